@@ -1,0 +1,33 @@
+//! C strings that the host hands in.
+
+use std::borrow::Cow;
+use std::ffi::{CStr, c_char};
+
+/// The text at `pointer`, `None` for NULL. What is not UTF-8 is replaced, not refused: job names and
+/// the like are the user's bytes.
+///
+/// # Safety
+/// `pointer` is NULL or points to a NUL-terminated string that stays as it is for `'a`.
+#[must_use]
+pub unsafe fn text<'a>(pointer: *const c_char) -> Option<Cow<'a, str>> {
+    if pointer.is_null() {
+        return None;
+    }
+    // SAFETY: not NULL, and the caller vouches for the rest.
+    Some(unsafe { CStr::from_ptr(pointer) }.to_string_lossy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn null_is_no_text_and_odd_bytes_are_replaced() {
+        // SAFETY: NULL is allowed.
+        assert_eq!(unsafe { text(std::ptr::null()) }, None);
+        // SAFETY: a literal lives for ever.
+        assert_eq!(unsafe { text(c"gpu:high".as_ptr()) }.as_deref(), Some("gpu:high"));
+        // SAFETY: as above.
+        assert_eq!(unsafe { text(c"a\xffb".as_ptr()) }.as_deref(), Some("a\u{fffd}b"));
+    }
+}
