@@ -40,8 +40,12 @@ pub(crate) const FUNCTIONS: &[&str] = &[
 ];
 
 /// Constants. `SLURM_BIT(n)` macros come by bindgen's clang fallback.
-pub(crate) const VARIABLES: &[&str] =
-    &["ESLURM_INVALID_GRES", "GRES_AUTODETECT_.*", "GRES_CONF_.*", "SLURM_VERSION_NUMBER"];
+pub(crate) const VARIABLES: &[&str] = &[
+    "ESLURM_INVALID_GRES",
+    "GRES_AUTODETECT_.*",
+    "GRES_CONF_.*",
+    "SLURM_VERSION_NUMBER",
+];
 
 /// Structs of which only pointers are passed on.
-pub(crate) const OPAQUE: &[&str] = &["list_t", "xlist", "listIterator", "list_itr_t"];
+pub(crate) const OPAQUE: &[&str] = &["list", "list_t", "xlist", "listIterator", "list_itr_t"];

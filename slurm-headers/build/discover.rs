@@ -30,13 +30,23 @@ pub(crate) struct Slurm {
 pub(crate) fn discover() -> Result<Slurm, String> {
     let folder = |key: &str| {
         println!("cargo::rerun-if-env-changed={key}");
-        env::var_os(key).filter(|value| !value.is_empty()).map(PathBuf::from)
+        env::var_os(key)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
     };
-    let (include, src, build) =
-        (folder("SLURM_INCLUDE"), folder("SLURM_SRC"), folder("SLURM_BUILD"));
+    let (include, src, build) = (
+        folder("SLURM_INCLUDE"),
+        folder("SLURM_SRC"),
+        folder("SLURM_BUILD"),
+    );
 
     let public = include
-        .map(|dir| Ok::<_, String>(Headers { version: version(&dir)?, include: vec![dir] }))
+        .map(|dir| {
+            Ok::<_, String>(Headers {
+                version: version(&dir)?,
+                include: vec![dir],
+            })
+        })
         .transpose()?;
     let internal = match (src, build) {
         (None, None) => None,
@@ -48,7 +58,10 @@ pub(crate) fn discover() -> Result<Slurm, String> {
         }
         (Some(src), build) => {
             let build = build.unwrap_or_else(|| src.clone());
-            Some(Headers { version: version(&build)?, include: vec![build, src] })
+            Some(Headers {
+                version: version(&build)?,
+                include: vec![build, src],
+            })
         }
     };
 
@@ -82,5 +95,10 @@ fn version(dir: &Path) -> Result<u32, String> {
         .filter_map(|line| line.trim().strip_prefix("#define"))
         .filter_map(|line| line.trim().strip_prefix("SLURM_VERSION_NUMBER"))
         .find_map(|value| u32::from_str_radix(value.trim().strip_prefix("0x")?, 16).ok())
-        .ok_or_else(|| format!("{}: no line `#define SLURM_VERSION_NUMBER 0x…`", path.display()))
+        .ok_or_else(|| {
+            format!(
+                "{}: no line `#define SLURM_VERSION_NUMBER 0x…`",
+                path.display()
+            )
+        })
 }

@@ -29,7 +29,11 @@ fn run() -> Result<(), String> {
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
 
     slurm_headers_cfg::declare();
-    let version = slurm.internal.as_ref().or(slurm.public.as_ref()).map(|headers| headers.version);
+    let version = slurm
+        .internal
+        .as_ref()
+        .or(slurm.public.as_ref())
+        .map(|headers| headers.version);
     if let Some(version) = version {
         slurm_headers_cfg::set(version, slurm.public.is_some(), slurm.internal.is_some());
         println!("cargo::metadata=version_number={version}");
@@ -77,6 +81,8 @@ fn builder(header: &str, headers: &Headers, out: &Path) -> bindgen::Builder {
 }
 
 fn write(builder: bindgen::Builder, path: &Path) -> Result<(), String> {
-    let bindings = builder.generate().map_err(|error| format!("bindgen: {error}"))?;
+    let bindings = builder
+        .generate()
+        .map_err(|error| format!("bindgen: {error}"))?;
     fs::write(path, bindings.to_string()).map_err(|error| format!("{}: {error}", path.display()))
 }

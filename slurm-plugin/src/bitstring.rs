@@ -45,7 +45,10 @@ impl Drop for Bitmap {
 
 /// A bitmap that Slurm owns, for the time of a hook.
 #[derive(Clone, Copy, Debug)]
-pub struct View<'hook>(NonNull<internal::bitstr_t>, std::marker::PhantomData<&'hook ()>);
+pub struct View<'hook>(
+    NonNull<internal::bitstr_t>,
+    std::marker::PhantomData<&'hook ()>,
+);
 
 impl View<'_> {
     /// Borrows a bitmap of the host; `None` for NULL.

@@ -24,7 +24,10 @@ impl Canary {
     /// A canary for the struct that the host calls `what`.
     #[must_use]
     pub const fn new(what: &'static str) -> Self {
-        Self { what, state: AtomicU8::new(UNSEEN) }
+        Self {
+            what,
+            state: AtomicU8::new(UNSEEN),
+        }
     }
 
     /// Whether the struct may be written to. `checks` runs at the first call only; each item is a
@@ -38,7 +41,9 @@ impl Canary {
             WRONG => return false,
             _ => {}
         }
-        let wrong = checks.into_iter().find(|(_, expected, read)| expected != read);
+        let wrong = checks
+            .into_iter()
+            .find(|(_, expected, read)| expected != read);
         if let Some((field, expected, read)) = &wrong {
             log::error(format_args!(
                 "{}.{field} should be {expected:?} and is {read:?}: this plugin was built for another \
@@ -46,7 +51,10 @@ impl Canary {
                 self.what
             ));
         }
-        self.state.store(if wrong.is_some() { WRONG } else { SOUND }, Ordering::Release);
+        self.state.store(
+            if wrong.is_some() { WRONG } else { SOUND },
+            Ordering::Release,
+        );
         wrong.is_none()
     }
 }
@@ -70,6 +78,9 @@ mod tests {
             assert!(!canary.sound([("magic", 1_u32, 1)]));
         });
         assert_eq!(lines.len(), 1);
-        assert!(lines[0].contains("job_record_t.site_factor should be 2 and is 3"), "{lines:?}");
+        assert!(
+            lines[0].contains("job_record_t.site_factor should be 2 and is 3"),
+            "{lines:?}"
+        );
     }
 }

@@ -26,8 +26,14 @@ mod tests {
         // SAFETY: NULL is allowed.
         assert_eq!(unsafe { text(std::ptr::null()) }, None);
         // SAFETY: a literal lives for ever.
-        assert_eq!(unsafe { text(c"gpu:high".as_ptr()) }.as_deref(), Some("gpu:high"));
+        assert_eq!(
+            unsafe { text(c"gpu:high".as_ptr()) }.as_deref(),
+            Some("gpu:high")
+        );
         // SAFETY: as above.
-        assert_eq!(unsafe { text(c"a\xffb".as_ptr()) }.as_deref(), Some("a\u{fffd}b"));
+        assert_eq!(
+            unsafe { text(c"a\xffb".as_ptr()) }.as_deref(),
+            Some("a\u{fffd}b")
+        );
     }
 }

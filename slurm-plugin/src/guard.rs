@@ -26,7 +26,10 @@ impl Hook {
     /// A hook under the name that Slurm calls it by.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
-        Self { name, faults: AtomicU32::new(0) }
+        Self {
+            name,
+            faults: AtomicU32::new(0),
+        }
     }
 
     /// Whether the hook has failed so often that it is no longer entered.
@@ -47,7 +50,10 @@ impl Hook {
         match outcome {
             Ok(answer) => answer,
             Err(payload) => {
-                let faults = self.faults.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+                let faults = self
+                    .faults
+                    .fetch_add(1, Ordering::Relaxed)
+                    .saturating_add(1);
                 let quiet = if faults >= FAULTS_BEFORE_QUIET {
                     ", and it is not entered again until slurm loads the plugin anew"
                 } else {

@@ -6,7 +6,7 @@
 //! - [`log`]: lines in Slurm's own log, always through the fixed format `%s`;
 //! - [`canary`]: fields of known value, read before the first write to a struct of the host;
 //! - with the release's headers: `memory` that Slurm may free, `list`, `bitstring`, C strings,
-//!   `host` (which daemon this is).
+//!   `gres`, `host` (which daemon this is).
 //!
 //! Without Slurm's headers the parts over its functions are absent and log lines go to standard
 //! error, so that the pure parts build and test anywhere.
@@ -26,6 +26,10 @@ pub mod log;
 
 #[cfg(slurm_internal)]
 pub mod bitstring;
+#[cfg(slurm_internal)]
+mod compat;
+#[cfg(slurm_internal)]
+pub mod gres;
 #[cfg(slurm_internal)]
 pub mod host;
 #[cfg(slurm_internal)]

@@ -6,12 +6,10 @@ use std::ptr::NonNull;
 
 use slurm_headers::internal;
 
+use crate::compat::{RawIterator, RawListTarget};
+
 /// The pointer type of a list: `List` in 22.05, `list_t *` later.
 pub type RawList = *mut RawListTarget;
-#[cfg(not(slurm_ge = "23.02"))]
-type RawListTarget = internal::xlist;
-#[cfg(slurm_ge = "23.02")]
-type RawListTarget = internal::list_t;
 
 /// A list that we own until it is handed to Slurm.
 #[derive(Debug)]
@@ -71,7 +69,10 @@ impl OwnedList {
     pub unsafe fn iter<T>(&self) -> Iter<'_, T> {
         // SAFETY: a live list; list_iterator_create never returns NULL.
         let raw = unsafe { internal::slurm_list_iterator_create(self.as_ptr()) };
-        Iter { raw, element: PhantomData }
+        Iter {
+            raw,
+            element: PhantomData,
+        }
     }
 }
 
@@ -81,11 +82,6 @@ impl Drop for OwnedList {
         unsafe { internal::slurm_list_destroy(self.as_ptr()) };
     }
 }
-
-#[cfg(not(slurm_ge = "23.02"))]
-type RawIterator = internal::ListIterator;
-#[cfg(slurm_ge = "23.02")]
-type RawIterator = *mut internal::list_itr_t;
 
 /// Iterates over a list's elements.
 #[derive(Debug)]

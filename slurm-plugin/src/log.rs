@@ -56,7 +56,10 @@ pub fn debug2(message: impl fmt::Display) {
 /// Logs at `level`; costs next to nothing when Slurm's log does not go that far.
 pub fn write(level: Level, message: impl fmt::Display) {
     if sink::wants(level) {
-        sink::write(level, &line(PREFIX.get().copied().unwrap_or("sgpu"), message));
+        sink::write(
+            level,
+            &line(PREFIX.get().copied().unwrap_or("sgpu"), message),
+        );
     }
 }
 
@@ -65,7 +68,9 @@ pub fn write(level: Level, message: impl fmt::Display) {
 fn line(prefix: &str, message: impl fmt::Display) -> String {
     let mut text = format!("{prefix}: {message}");
     if text.len() > LONGEST_MESSAGE_BYTES {
-        let cut = (0..=LONGEST_MESSAGE_BYTES).rev().find(|at| text.is_char_boundary(*at));
+        let cut = (0..=LONGEST_MESSAGE_BYTES)
+            .rev()
+            .find(|at| text.is_char_boundary(*at));
         text.truncate(cut.unwrap_or(0));
         text.push('…');
     }
@@ -138,7 +143,10 @@ pub(crate) fn capture(body: impl FnOnce()) -> Vec<String> {
 #[cfg(test)]
 fn captured(line: &str) -> bool {
     CAPTURE.with_borrow_mut(|lines| {
-        lines.as_mut().map(|lines| lines.push(line.to_owned())).is_some()
+        lines
+            .as_mut()
+            .map(|lines| lines.push(line.to_owned()))
+            .is_some()
     })
 }
 

@@ -49,7 +49,9 @@ impl SlurmString {
             return String::new();
         }
         // SAFETY: not NULL, and a NUL-terminated string by the contract of the constructors.
-        unsafe { CStr::from_ptr(self.0) }.to_string_lossy().into_owned()
+        unsafe { CStr::from_ptr(self.0) }
+            .to_string_lossy()
+            .into_owned()
     }
 }
 

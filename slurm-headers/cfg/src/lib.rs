@@ -34,7 +34,12 @@ pub fn reached(number: u32) -> impl Iterator<Item = &'static str> {
 /// A packed version in words, `24.11.5`.
 #[must_use]
 pub fn version_words(number: u32) -> String {
-    format!("{}.{:02}.{}", number >> 16, (number >> 8) & 0xff, number & 0xff)
+    format!(
+        "{}.{:02}.{}",
+        number >> 16,
+        (number >> 8) & 0xff,
+        number & 0xff
+    )
 }
 
 /// Declares the cfgs to the compiler, so that a mistyped one is an error.
@@ -63,7 +68,11 @@ pub fn emit() {
     declare();
     let metadata = |key: &str| std::env::var(format!("DEP_SLURM_{key}")).ok();
     if let Some(number) = metadata("VERSION_NUMBER").and_then(|text| text.parse().ok()) {
-        set(number, metadata("PUBLIC").is_some(), metadata("INTERNAL").is_some());
+        set(
+            number,
+            metadata("PUBLIC").is_some(),
+            metadata("INTERNAL").is_some(),
+        );
     }
 }
 

@@ -1,0 +1,36 @@
+//! 24.11 dropped the typedefs `List` and `ListIterator` and added a flag to detected gres records.
+
+use slurm_headers::internal;
+
+#[cfg(not(slurm_ge = "24.11"))]
+mod list {
+    use slurm_headers::internal;
+
+    pub(crate) type RawListTarget = internal::xlist;
+    pub(crate) type RawIterator = internal::ListIterator;
+}
+
+#[cfg(slurm_ge = "24.11")]
+mod list {
+    use slurm_headers::internal;
+
+    pub(crate) type RawListTarget = internal::list_t;
+    pub(crate) type RawIterator = *mut internal::list_itr_t;
+}
+
+pub(crate) use list::{RawIterator, RawListTarget};
+
+/// What Slurm's own driver sets on a detected GPU: its environment is NVIDIA's and, from 24.11, it
+/// was detected.
+#[cfg(not(slurm_ge = "24.11"))]
+pub const GPU_FLAGS: u32 = internal::GRES_CONF_ENV_NVML;
+/// What Slurm's own driver sets on a detected GPU: its environment is NVIDIA's and it was detected.
+#[cfg(slurm_ge = "24.11")]
+pub const GPU_FLAGS: u32 = internal::GRES_CONF_ENV_NVML | internal::GRES_CONF_AUTODETECT;
+
+/// What is set on a MIG device besides: from 23.11 its index counts all devices of the node.
+#[cfg(not(slurm_ge = "23.11"))]
+pub const MIG_FLAGS: u32 = GPU_FLAGS;
+/// What is set on a MIG device: its index counts all devices of the node.
+#[cfg(slurm_ge = "23.11")]
+pub const MIG_FLAGS: u32 = GPU_FLAGS | internal::GRES_CONF_GLOBAL_INDEX;

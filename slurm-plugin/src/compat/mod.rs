@@ -1,0 +1,9 @@
+//! Where Slurm's releases differ. The rest of the crate sees the newest shape only; an older release
+//! adapts to it here, one file per change, named after the release that made it.
+
+mod before_23_02;
+mod before_24_11;
+
+pub(crate) use before_23_02::{add_gres_to_list, gres_g_get_devices};
+pub use before_24_11::{GPU_FLAGS, MIG_FLAGS};
+pub(crate) use before_24_11::{RawIterator, RawListTarget};

@@ -1,0 +1,160 @@
+//! Generic resources: records that a driver detects, the devices that Slurm made of them, and the
+//! bitmap of a step.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use slurm_headers::internal;
+
+use crate::bitstring::{Bitmap, View};
+use crate::cstr;
+use crate::list::OwnedList;
+use crate::memory::SlurmString;
+
+pub use crate::compat::{GPU_FLAGS, MIG_FLAGS};
+
+/// The gpu gres, under its name in slurm.conf.
+const GPU: &str = "gpu";
+
+/// A detected GPU or MIG device, as a line of gres.conf would say it.
+#[derive(Debug, Default)]
+pub struct GpuRecord<'a> {
+    /// `File=`, several separated by commas; `None` for a device that is counted but has no file.
+    pub file: Option<&'a str>,
+    /// `Type=`.
+    pub type_name: Option<&'a str>,
+    /// `Links=`.
+    pub links: Option<&'a str>,
+    /// By which CUDA knows a MIG device.
+    pub unique_id: Option<&'a str>,
+    /// `Cores=` in Slurm's abstract numbers, with the CPUs that they stand for. Both or neither:
+    /// Slurm ends the daemon when it gets a bitmap without cores.
+    pub cores: Option<(&'a SlurmString, &'a Bitmap)>,
+    /// [`GPU_FLAGS`] or [`MIG_FLAGS`].
+    pub flags: u32,
+}
+
+/// A list for [`append`], whose elements Slurm frees.
+#[must_use]
+pub fn new_list() -> Option<OwnedList> {
+    OwnedList::new(Some(internal::slurm_destroy_gres_slurmd_conf))
+}
+
+/// Appends one GPU of a node with `cpu_count` CPUs. Slurm copies all of it.
+///
+/// A bitmap must lie within `cpu_count` bits: Slurm ends the daemon otherwise.
+pub fn append(list: &OwnedList, record: &GpuRecord<'_>, cpu_count: u32) {
+    let string = |text: Option<&str>| text.map(SlurmString::new);
+    let pointer =
+        |text: &Option<SlurmString>| text.as_ref().map_or(ptr::null_mut(), SlurmString::as_ptr);
+    let (name, file, type_name, links, unique_id) = (
+        string(Some(GPU)),
+        string(record.file),
+        string(record.type_name),
+        string(record.links),
+        string(record.unique_id),
+    );
+    let mut raw = internal::gres_slurmd_conf_t {
+        config_flags: record.flags,
+        count: 1,
+        cpu_cnt: cpu_count,
+        cpus: record
+            .cores
+            .map_or(ptr::null_mut(), |(cores, _)| cores.as_ptr()),
+        cpus_bitmap: record
+            .cores
+            .map_or(ptr::null_mut(), |(_, cpus)| cpus.as_ptr()),
+        file: pointer(&file),
+        links: pointer(&links),
+        name: pointer(&name),
+        type_name: pointer(&type_name),
+        unique_id: pointer(&unique_id),
+        plugin_id: 0,
+    };
+    // SAFETY: a live list of such records; each pointer is NULL or lives to the end of this function,
+    // and Slurm copies what it keeps.
+    unsafe { crate::compat::add_gres_to_list(list.as_ptr(), &mut raw) };
+}
+
+/// A device of the node as Slurm numbers it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Device {
+    /// The gres index: the bit of this device in the bitmaps of jobs and steps.
+    pub index: usize,
+    /// Its device file, `/dev/nvidia3`.
+    pub path: String,
+    /// Set for MIG devices.
+    pub unique_id: Option<String>,
+}
+
+/// All devices of all gres of this node, in slurmd and slurmstepd. Empty before slurmd has loaded
+/// its gres.
+///
+/// In slurmstepd it would reset what Slurm noted of the devices that are allocated: it is for slurmd.
+#[must_use]
+pub fn devices() -> Vec<Device> {
+    // SAFETY: Slurm gives the list away and keeps its elements.
+    let Some(list) = (unsafe { OwnedList::from_raw(crate::compat::gres_g_get_devices()) }) else {
+        return Vec::new();
+    };
+    // SAFETY: gres_g_get_devices lists gres_device_t.
+    unsafe { list.iter::<internal::gres_device_t>() }
+        .filter_map(|device| {
+            // SAFETY: Slurm's elements are live while it holds its gres, which it does but for the
+            // moment of a reconfiguration, whose thread calls us itself.
+            let device = unsafe { device.as_ref() };
+            // SAFETY: both are NULL or strings of the element.
+            let (path, unique_id) =
+                unsafe { (cstr::text(device.path), cstr::text(device.unique_id)) };
+            Some(Device {
+                index: usize::try_from(device.index).ok()?,
+                path: path?.into_owned(),
+                unique_id: unique_id
+                    .filter(|id| !id.is_empty())
+                    .map(|id| id.into_owned()),
+            })
+        })
+        .collect()
+}
+
+/// Whether this node has any gres at all.
+#[must_use]
+pub fn any() -> bool {
+    // SAFETY: takes no argument.
+    unsafe { internal::gres_get_gres_cnt() > 0 }
+}
+
+/// The flags of `AutoDetect=` in gres.conf, `GRES_AUTODETECT_*`.
+#[must_use]
+pub fn autodetect_flags() -> u32 {
+    // SAFETY: takes no argument.
+    unsafe { internal::gres_get_autodetect_flags() }
+}
+
+/// The gres indices of the GPUs of a step; empty if it has none.
+///
+/// # Safety
+/// `step` is the live `stepd_step_rec_t` that Slurm hands to a hook.
+#[must_use]
+pub unsafe fn step_gpus(step: *mut internal::stepd_step_rec_t) -> Vec<usize> {
+    let mut bitmap: *mut internal::bitstr_t = ptr::null_mut();
+    let name = SlurmString::new(GPU);
+    // SAFETY: the step is live; GRES_STEP_DATA_BITMAP stores a pointer into the step's own data,
+    // which stays Slurm's, and nothing is stored on an error.
+    let rc = unsafe {
+        internal::slurm_gres_get_step_info(
+            (*step).step_gres_list,
+            name.as_ptr(),
+            0,
+            internal::gres_step_data_type::GRES_STEP_DATA_BITMAP,
+            (&raw mut bitmap).cast::<c_void>(),
+        )
+    };
+    if rc != 0 {
+        return Vec::new();
+    }
+    // SAFETY: NULL or a bitmap of the live step.
+    unsafe { View::new(bitmap) }
+        .map(|view| view.ones())
+        .unwrap_or_default()
+}
