@@ -1,6 +1,10 @@
-//! Which process of Slurm this is.
+//! Which process of Slurm this is, and what it knows of its node.
+
+use std::ffi::CStr;
 
 use slurm_headers::internal;
+
+use crate::cstr;
 
 /// Whether this is slurmctld.
 #[must_use]
@@ -21,4 +25,48 @@ pub fn in_slurmd() -> bool {
 pub fn in_slurmstepd() -> bool {
     // SAFETY: as above.
     unsafe { internal::slurm_running_in_slurmstepd() }
+}
+
+/// The name of this node in slurm.conf, in slurmd and slurmstepd.
+#[must_use]
+pub fn node_name() -> Option<String> {
+    let conf = daemon_conf()?;
+    // SAFETY: the daemon's configuration lives as long as the daemon, and node_name is NULL or a
+    // string set before any plugin is asked for anything.
+    unsafe { cstr::text((*conf).node_name) }.map(|name| name.into_owned())
+}
+
+/// The CPUs that Slurm uses on this node, in the machine's numbers: on processors with efficiency
+/// cores those are left out (24.11, unless slurm.conf says otherwise). Empty where Slurm does not
+/// say.
+#[must_use]
+pub fn enabled_cpus() -> Vec<u32> {
+    let Some(conf) = daemon_conf() else { return Vec::new() };
+    // SAFETY: as for node_name; block_map is NULL or has block_map_size elements.
+    unsafe {
+        let (map, size) = ((*conf).block_map, (*conf).block_map_size);
+        if map.is_null() {
+            return Vec::new();
+        }
+        std::slice::from_raw_parts(map, usize::from(size)).iter().copied().map(u32::from).collect()
+    }
+}
+
+/// slurmd's and slurmstepd's own configuration, `slurmd_conf_t *conf`. It is looked up rather than
+/// linked: slurmctld and the clients have no such symbol, and one that is missing keeps a plugin from
+/// loading.
+fn daemon_conf() -> Option<*const internal::slurmd_conf_t> {
+    const CONF: &CStr = c"conf";
+    if !in_slurmd() && !in_slurmstepd() {
+        return None;
+    }
+    // SAFETY: dlsym takes a NUL-terminated name; RTLD_DEFAULT searches the program and its libraries.
+    let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, CONF.as_ptr()) };
+    if symbol.is_null() {
+        return None;
+    }
+    // SAFETY: in slurmd and slurmstepd, which this is, `conf` is a `slurmd_conf_t *`
+    // (src/slurmd/slurmd/slurmd.h).
+    let conf = unsafe { *symbol.cast::<*const internal::slurmd_conf_t>() };
+    (!conf.is_null()).then_some(conf)
 }

@@ -1,1 +1,21 @@
-//! Under construction.
+//! What the gpu driver and energy plugins decide, without Slurm and without NVML.
+//!
+//! - [`clocks`]: what `--gpu-freq` asks for and which clocks of a GPU come nearest;
+//! - [`energy`]: joules of a step from counters that each GPU keeps;
+//! - [`index`]: which GPU stands behind a gres index;
+//! - [`records`]: from what is on a node to what Slurm is told of it;
+//! - [`watts`]: joules for Slurm's own energy plugin, which knows only watts.
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+pub mod clocks;
+pub mod energy;
+pub mod index;
+pub mod records;
+pub mod watts;
