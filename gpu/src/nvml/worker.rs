@@ -1,0 +1,482 @@
+//! Calls under a deadline.
+//!
+//! A call into NVML can hang for ever, and a daemon's hook must not. So the call runs on a thread
+//! of its own; when its time is up the thread is left alone, the call it hangs in is named, and
+//! further requests fail at once with the same name until the call returns: threads do not pile
+//! up.
+//!
+//! After a fork the child has no threads, and locks may be held by threads that no longer exist:
+//! all state belongs to the process that made it, a child starts anew. When a plugin is unloaded
+//! while a thread hangs, its code and statics stay: `reset` makes them as new.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::symbols::Call;
+
+/// Where a thread is within NVML, for others to read.
+#[derive(Debug)]
+pub struct Trace {
+    /// 0: nowhere; else 1 + the call.
+    call: AtomicUsize,
+    /// `u32::MAX`: no GPU.
+    device: AtomicU32,
+}
+
+impl Default for Trace {
+    fn default() -> Self {
+        Self {
+            call: AtomicUsize::new(0),
+            device: AtomicU32::new(u32::MAX),
+        }
+    }
+}
+
+impl Trace {
+    /// Notes that a call begins.
+    pub(crate) fn enter(&self, call: Call, device: Option<u32>) {
+        self.device
+            .store(device.unwrap_or(u32::MAX), Ordering::Relaxed);
+        self.call
+            .store((call as usize).saturating_add(1), Ordering::Release);
+    }
+
+    /// Notes that it ended.
+    pub(crate) fn leave(&self) {
+        self.call.store(0, Ordering::Release);
+    }
+
+    /// The call and GPU that the thread is at; `None` when it is in no call.
+    #[must_use]
+    pub fn now(&self) -> Option<(&'static str, Option<u32>)> {
+        let call = Call::from_number(self.call.load(Ordering::Acquire).checked_sub(1)?)?;
+        let device = self.device.load(Ordering::Relaxed);
+        Some((call.name(), (device != u32::MAX).then_some(device)))
+    }
+}
+
+/// A call that did not return in time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hung {
+    /// The NVML function, or what else the thread was at.
+    pub call: &'static str,
+    /// NVML index of the GPU.
+    pub device: Option<u32>,
+    /// For how long the call has been waited for, by this caller and earlier ones.
+    pub waited: Duration,
+    /// `true`: this caller waited; `false`: an earlier call hangs still, and nothing was asked.
+    pub fresh: bool,
+}
+
+impl fmt::Display for Hung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(index) = self.device {
+            write!(f, "GPU {index}: ")?;
+        }
+        let seconds = self.waited.as_secs_f64();
+        if self.fresh {
+            write!(f, "{} has not returned after {seconds:.1} s", self.call)
+        } else {
+            write!(
+                f,
+                "{} still hangs, since {seconds:.1} s; nothing more is asked",
+                self.call
+            )
+        }
+    }
+}
+
+impl std::error::Error for Hung {}
+
+/// A thread at work.
+pub(crate) struct Job {
+    pub(crate) trace: Arc<Trace>,
+    done: Arc<AtomicBool>,
+    since: Instant,
+    thread: JoinHandle<()>,
+}
+
+impl Job {
+    /// Starts `work` on a thread of its own. All signals are blocked there: they are the host's.
+    pub(crate) fn start(work: impl FnOnce(&Arc<Trace>) + Send + 'static) -> std::io::Result<Self> {
+        let trace = Arc::new(Trace::default());
+        let done = Arc::new(AtomicBool::new(false));
+        let (inner_trace, inner_done) = (Arc::clone(&trace), Arc::clone(&done));
+        let spawn = || {
+            thread::Builder::new()
+                .name("sgpu-nvml".into())
+                .spawn(move || {
+                    /// Says so also when `work` panics.
+                    struct Done(Arc<AtomicBool>);
+                    impl Drop for Done {
+                        fn drop(&mut self) {
+                            self.0.store(true, Ordering::Release);
+                        }
+                    }
+                    let _done = Done(inner_done);
+                    work(&inner_trace);
+                })
+        };
+        let thread = with_signals_blocked(spawn)?;
+        Ok(Self {
+            trace,
+            done,
+            since: Instant::now(),
+            thread,
+        })
+    }
+
+    /// Waits for a thread that has nothing left to do, so that its code may be unmapped after.
+    pub(crate) fn join(self) {
+        let _ = self.thread.join();
+    }
+
+    fn hung(&self, fresh: bool) -> Hung {
+        let (call, device) = self.trace.now().unwrap_or(("code outside NVML", None));
+        Hung {
+            call,
+            device,
+            waited: self.since.elapsed(),
+            fresh,
+        }
+    }
+}
+
+/// Blocks all signals while `start` runs; a thread made there keeps them blocked.
+fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
+    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigfillset initialises the set that it is given, and pthread_sigmask reads it and
+    // writes the old mask; both live on this stack.
+    let blocked = unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0
+    };
+    let result = start();
+    if blocked {
+        // SAFETY: pthread_sigmask has succeeded and written `before`.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
+        }
+    }
+    result
+}
+
+/// State that belongs to one process: a forked child gets a new one.
+pub(crate) struct PerProcess<T: 'static> {
+    slot: AtomicPtr<Owned<T>>,
+}
+
+struct Owned<T> {
+    pid: u32,
+    value: T,
+}
+
+impl<T: Default + Send + Sync + 'static> PerProcess<T> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            slot: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    /// This process's value. What a parent process or a `reset` left is leaked on purpose: a lock
+    /// in it may be held by a thread that is gone or hangs.
+    pub(crate) fn get(&self) -> &'static T {
+        let pid = std::process::id();
+        let mut at = self.slot.load(Ordering::Acquire);
+        loop {
+            // SAFETY: the slot holds null or a pointer from Box::into_raw below, never freed.
+            if let Some(owned) = unsafe { at.as_ref() }
+                && owned.pid == pid
+            {
+                return &owned.value;
+            }
+            let new = Box::into_raw(Box::new(Owned {
+                pid,
+                value: T::default(),
+            }));
+            match self
+                .slot
+                .compare_exchange(at, new, Ordering::AcqRel, Ordering::Acquire)
+            {
+                // SAFETY: `new` comes from Box::into_raw and is never freed from here on.
+                Ok(_) => return unsafe { &(*new).value },
+                Err(other) => {
+                    // SAFETY: `new` was not published; nobody else has it.
+                    drop(unsafe { Box::from_raw(new) });
+                    at = other;
+                }
+            }
+        }
+    }
+
+    /// This process's value, if it has one.
+    pub(crate) fn peek(&self) -> Option<&'static T> {
+        // SAFETY: as in `get`.
+        let owned = unsafe { self.slot.load(Ordering::Acquire).as_ref() }?;
+        (owned.pid == std::process::id()).then_some(&owned.value)
+    }
+
+    /// The next `get` makes a new value.
+    pub(crate) fn reset(&self) {
+        self.slot.store(std::ptr::null_mut(), Ordering::Release);
+    }
+}
+
+/// A lock that survives a panic of its holder.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs closures on threads, under deadlines, and remembers those that hang.
+///
+/// Made for a `static`: it belongs to the process that uses it, a forked child starts anew.
+pub struct Worker {
+    stuck: PerProcess<Mutex<Vec<Job>>>,
+}
+
+impl Default for Worker {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Worker {
+    /// A worker without threads.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            stuck: PerProcess::new(),
+        }
+    }
+
+    /// Runs `work` on a thread and waits for it no longer than `deadline`. The closure hands its
+    /// [`Trace`] to the [`Session`](super::Session) that it opens, so that a hang can be named.
+    ///
+    /// # Errors
+    /// [`Hung`] when it does not end in time, and at once when an earlier closure hangs still.
+    pub fn run<T, F>(&self, deadline: Duration, work: F) -> Result<T, Hung>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Arc<Trace>) -> T + Send + 'static,
+    {
+        self.run_beside(1, deadline, work)
+    }
+
+    /// As [`run`](Self::run), but refuses only when `limit` closures hang still.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_beside<T, F>(&self, limit: usize, deadline: Duration, work: F) -> Result<T, Hung>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Arc<Trace>) -> T + Send + 'static,
+    {
+        self.admit(limit)?;
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let job = Job::start(move |trace| {
+            let _ = sender.send(work(trace));
+        })
+        .map_err(|_| cannot_start())?;
+        match receiver.recv_timeout(deadline) {
+            Ok(result) => {
+                job.join();
+                Ok(result)
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => Err(self.abandon(job)),
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                let hung = Hung {
+                    call: "a thread that panicked",
+                    ..job.hung(true)
+                };
+                job.join();
+                Err(hung)
+            }
+        }
+    }
+
+    /// The call that hangs still, if any.
+    #[must_use]
+    pub fn wedged(&self) -> Option<Hung> {
+        let mut stuck = lock(self.stuck.peek()?);
+        prune(&mut stuck);
+        stuck.first().map(|job| job.hung(false))
+    }
+
+    /// Forgets what hangs. For a plugin's `fini`: a later `init` in the same process, whose
+    /// statics may have survived, starts as new.
+    pub fn reset(&self) {
+        self.stuck.reset();
+    }
+
+    /// May another thread start?
+    pub(crate) fn admit(&self, limit: usize) -> Result<(), Hung> {
+        let Some(stuck) = self.stuck.peek() else {
+            return Ok(());
+        };
+        let mut stuck = lock(stuck);
+        prune(&mut stuck);
+        match stuck.first() {
+            Some(job) if stuck.len() >= limit => Err(job.hung(false)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Leaves a thread alone and names its call.
+    pub(crate) fn abandon(&self, job: Job) -> Hung {
+        let hung = job.hung(true);
+        lock(self.stuck.get()).push(job);
+        hung
+    }
+}
+
+/// Joins the threads that have returned after all.
+fn prune(stuck: &mut Vec<Job>) {
+    let mut at = 0;
+    while let Some(job) = stuck.get(at) {
+        if job.done.load(Ordering::Acquire) {
+            stuck.swap_remove(at).join();
+        } else {
+            at = at.saturating_add(1);
+        }
+    }
+}
+
+/// No thread to be had.
+pub(crate) fn cannot_start() -> Hung {
+    Hung {
+        call: "pthread_create",
+        device: None,
+        waited: Duration::ZERO,
+        fresh: true,
+    }
+}
+
+static WORKER: Worker = Worker::new();
+
+/// Runs `work` by the crate's own [`Worker`], see [`Worker::run`].
+///
+/// # Errors
+/// As [`Worker::run`].
+pub fn bounded<T, F>(deadline: Duration, work: F) -> Result<T, Hung>
+where
+    T: Send + 'static,
+    F: FnOnce(&Arc<Trace>) -> T + Send + 'static,
+{
+    WORKER.run(deadline, work)
+}
+
+/// Resets the crate's own [`Worker`], for a plugin's `fini`.
+pub fn reset() {
+    WORKER.reset();
+}
+
+/// The crate's own worker.
+pub(crate) fn shared() -> &'static Worker {
+    &WORKER
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(20);
+    const SHORT: Duration = Duration::from_millis(50);
+
+    #[test]
+    fn returns_the_result() {
+        let worker = Worker::new();
+        assert_eq!(worker.run(LONG, |_| 7), Ok(7));
+        assert_eq!(worker.wedged(), None);
+    }
+
+    #[test]
+    fn names_a_hang_and_fails_fast_until_it_ends() {
+        let worker = Worker::new();
+        let (release, gate) = mpsc::channel::<()>();
+        let hung = worker
+            .run(SHORT, move |trace| {
+                trace.enter(Call::DeviceGetName, Some(3));
+                let _ = gate.recv();
+                trace.leave();
+            })
+            .unwrap_err();
+        assert_eq!(
+            (hung.call, hung.device, hung.fresh),
+            ("nvmlDeviceGetName", Some(3), true)
+        );
+        let before = Instant::now();
+        let again = worker.run(LONG, |_| ()).unwrap_err();
+        assert!(before.elapsed() < Duration::from_secs(5));
+        assert_eq!(
+            (again.call, again.device, again.fresh),
+            ("nvmlDeviceGetName", Some(3), false)
+        );
+        assert!(again.waited >= SHORT);
+        assert_eq!(worker.run_beside(2, LONG, |_| 1), Ok(1));
+        release.send(()).unwrap();
+        let start = Instant::now();
+        while worker.wedged().is_some() && start.elapsed() < LONG {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(worker.run(LONG, |_| 2), Ok(2));
+    }
+
+    #[test]
+    fn a_panic_is_a_fault_of_the_call_only() {
+        let worker = Worker::new();
+        let hung = worker
+            .run(LONG, |_| -> u32 { panic!("on purpose") })
+            .unwrap_err();
+        assert_eq!(hung.call, "a thread that panicked");
+        assert_eq!(worker.run(LONG, |_| 2), Ok(2));
+    }
+
+    #[test]
+    fn reset_forgets() {
+        let worker = Worker::new();
+        let (_release, gate) = mpsc::channel::<()>();
+        assert!(worker.run(SHORT, move |_| gate.recv().is_ok()).is_err());
+        assert!(worker.wedged().is_some());
+        worker.reset();
+        assert_eq!(worker.wedged(), None);
+        assert_eq!(worker.run(LONG, |_| 2), Ok(2));
+    }
+
+    #[test]
+    fn signals_are_blocked_on_the_thread_only() {
+        let mask = || {
+            let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+            // SAFETY: with a null new mask pthread_sigmask only writes the current one.
+            unsafe {
+                libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), set.as_mut_ptr());
+                libc::sigismember(set.as_ptr(), libc::SIGTERM) == 1
+            }
+        };
+        assert!(!mask());
+        assert_eq!(Worker::new().run(LONG, move |_| mask()), Ok(true));
+        assert!(!mask());
+    }
+
+    #[test]
+    fn a_forked_child_starts_anew() {
+        let worker = Worker::new();
+        let (_release, gate) = mpsc::channel::<()>();
+        assert!(worker.run(SHORT, move |_| gate.recv().is_ok()).is_err());
+        // SAFETY: the child calls the worker, which takes no lock of the parent's, and _exit.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let fine = worker.wedged().is_none() && worker.run(LONG, |_| 5) == Ok(5);
+            // SAFETY: ends the child without running the test harness in it.
+            unsafe { libc::_exit(i32::from(!fine)) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child made above.
+        let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!((waited, status), (child, 0));
+        assert!(worker.wedged().is_some());
+    }
+}
