@@ -4,7 +4,7 @@
 //!
 //! What comes out on standard output is one line per fact, for the test that called it.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
@@ -103,10 +103,8 @@ impl Plugin {
             // SAFETY: both are arrays of char that end in NUL, in every plugin of Slurm.
             let text = unsafe { self.0.get::<*const c_char>(symbol.as_bytes()) }?.into_raw();
             // SAFETY: as above; the library stays open.
-            println!(
-                "{symbol} {}",
-                unsafe { CStr::from_ptr(text.cast()) }.to_str()?
-            );
+            let text = unsafe { CStr::from_ptr(text.cast()) };
+            println!("{symbol} {}", text.to_str()?);
         }
         // SAFETY: an unsigned 32-bit integer in every plugin of Slurm.
         let version = unsafe { self.0.get::<*const u32>(b"plugin_version") }?;
