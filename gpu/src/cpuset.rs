@@ -44,25 +44,20 @@ impl CpuSet {
         set
     }
 
-    /// From NVML's mask: CPU n is bit n mod 64 of word n / 64.
+    /// From NVML's mask: CPU n is bit n mod B of word n / B, where words have B bits.
     #[must_use]
+    #[allow(clippy::unnecessary_cast)] // a c_ulong has 32 bits on some systems
     pub fn from_nvml_mask(mask: &[c_ulong]) -> Self {
-        let mut set = Self::new();
-        let limit = MAX_CPU.div_ceil(WORD_BITS) as usize;
-        if c_ulong::BITS == WORD_BITS {
-            set.words = mask.iter().take(limit).map(|word| *word as u64).collect();
-        } else {
-            let per_word = (WORD_BITS / c_ulong::BITS).max(1) as usize;
-            set.words = mask
-                .chunks(per_word)
-                .take(limit)
-                .map(|chunk| {
-                    chunk.iter().rev().fold(0u64, |sum, word| {
-                        sum.wrapping_shl(c_ulong::BITS) | (*word as u64)
-                    })
-                })
-                .collect();
-        }
+        let limit = (MAX_CPU / WORD_BITS).saturating_add(1) as usize;
+        let per_word = (WORD_BITS / c_ulong::BITS).max(1) as usize;
+        let join = |parts: &[c_ulong]| {
+            parts.iter().rev().fold(0u64, |sum, part| {
+                sum.wrapping_shl(c_ulong::BITS) | (*part as u64)
+            })
+        };
+        let mut set = Self {
+            words: mask.chunks(per_word).take(limit).map(join).collect(),
+        };
         set.trim();
         set
     }

@@ -39,19 +39,19 @@ impl Sysfs {
     /// CPUs near a device; `None` when it is absent or the list cannot be read.
     #[must_use]
     pub fn local_cpulist(&self, device: &PciAddress) -> Option<CpuSet> {
-        self.cpu_list(&self.device(device).join("local_cpulist"))
+        cpu_list(&self.device(device).join("local_cpulist"))
     }
 
     /// CPUs that are online; `None` when the kernel does not say.
     #[must_use]
     pub fn online_cpus(&self) -> Option<CpuSet> {
-        self.cpu_list(&self.root.join("devices/system/cpu/online"))
+        cpu_list(&self.root.join("devices/system/cpu/online"))
     }
 
     /// CPUs of a NUMA node.
     #[must_use]
     pub fn node_cpus(&self, node: u32) -> Option<CpuSet> {
-        self.cpu_list(
+        cpu_list(
             &self
                 .root
                 .join(format!("devices/system/node/node{node}/cpulist")),
@@ -61,7 +61,17 @@ impl Sysfs {
     /// PCI class of a device, as 0x030200 for a 3D controller.
     #[must_use]
     pub fn pci_class(&self, device: &PciAddress) -> Option<u32> {
-        let text = fs::read_to_string(self.device(device).join("class")).ok()?;
+        self.hex(device, "class")
+    }
+
+    /// PCI vendor of a device, as 0x10de for NVIDIA.
+    #[must_use]
+    pub fn pci_vendor(&self, device: &PciAddress) -> Option<u32> {
+        self.hex(device, "vendor")
+    }
+
+    fn hex(&self, device: &PciAddress, file: &str) -> Option<u32> {
+        let text = fs::read_to_string(self.device(device).join(file)).ok()?;
         u32::from_str_radix(text.trim().strip_prefix("0x")?, 16).ok()
     }
 
@@ -82,11 +92,10 @@ impl Sysfs {
     fn device(&self, device: &PciAddress) -> PathBuf {
         self.root.join("bus/pci/devices").join(device.to_string())
     }
+}
 
-    #[allow(clippy::unused_self)]
-    fn cpu_list(&self, path: &Path) -> Option<CpuSet> {
-        fs::read_to_string(path).ok()?.parse().ok()
-    }
+fn cpu_list(path: &Path) -> Option<CpuSet> {
+    fs::read_to_string(path).ok()?.parse().ok()
 }
 
 /// The way from a host bridge to a device.
@@ -223,11 +232,11 @@ mod tests {
         assert_eq!(path(azure).root, "pci0001:00");
         assert!(PciPath::from_sysfs(Path::new("/sys/devices/virtual/net/lo")).is_none());
         assert!(PciPath::from_sysfs(Path::new("/sys/devices/pci0000:16")).is_none());
-        assert!(
-            !is_host_bridge("pci0000:1")
-                && !is_host_bridge("pci:00")
-                && !is_host_bridge("pcie001:00")
-        );
+        // A domain of e001, as hypervisors make them.
+        assert!(is_host_bridge("pcie001:00"));
+        for other in ["pci0000:1", "pci:00", "pci_bus", "0000:16", "pci0000:16:00"] {
+            assert!(!is_host_bridge(other), "{other}");
+        }
     }
 
     #[test]

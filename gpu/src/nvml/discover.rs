@@ -1,11 +1,23 @@
 //! Discovery: the inventory of a node, under deadlines.
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
 
 use super::error::Error;
-use super::worker::{Hung, Worker};
-use crate::model::Inventory;
+use super::session::{Device, Session};
+use super::worker::{Hung, Job, Trace, Worker, cannot_start};
+use crate::model::{
+    DeviceFault, FaultKind, Gpu, Inventory, MigInstance, MigState, Note, RemoteEnd,
+};
+use crate::pci::PciAddress;
+use crate::sysfs::Sysfs;
+use crate::type_name::{self, MigNaming};
+
+/// More GPUs than a node can have.
+const MAX_GPUS: u32 = 4096;
 
 /// How discovery goes about it.
 #[derive(Clone, Debug)]
@@ -48,11 +60,559 @@ pub enum DiscoverError {
     Hung(#[from] Hung),
 }
 
-/// Finds what is on the node. One sick GPU hides no other.
+/// What the thread tells.
+enum Message {
+    Opened(Result<Opened, Error>),
+    /// The GPU at hand has this much of an identity.
+    Seen(PciAddress, Option<String>),
+    Gpu(Box<Result<Gpu, DeviceFault>>),
+}
+
+struct Opened {
+    driver_version: String,
+    nvml_version: String,
+    count: u32,
+    notes: Vec<Note>,
+}
+
+/// Finds what is on the node. One sick GPU hides no other: one whose calls hang is named with the
+/// call, and the others are asked on a new thread with a session of its own. After
+/// [`max_hung`](DiscoverOptions::max_hung) of them NVML itself is taken to be locked and the
+/// remaining GPUs are not asked.
 ///
 /// # Errors
 /// NVML as a whole cannot be asked.
 pub fn discover(worker: &Worker, options: &DiscoverOptions) -> Result<Inventory, DiscoverError> {
-    let _ = (worker, options);
-    Err(Error::Load("under construction".into()).into())
+    let limit = options.max_hung.max(1);
+    worker.admit(limit)?;
+    let (job, messages) = start(options, 0)?;
+    let opened = match messages.recv_timeout(options.init_deadline) {
+        Ok(Message::Opened(Ok(opened))) => opened,
+        Ok(Message::Opened(Err(error))) => {
+            job.join();
+            return Err(error.into());
+        }
+        Err(RecvTimeoutError::Timeout) => return Err(worker.abandon(job).into()),
+        Ok(_) | Err(RecvTimeoutError::Disconnected) => return Err(broken(job).into()),
+    };
+    let mut inventory = Inventory {
+        driver_version: opened.driver_version,
+        nvml_version: opened.nvml_version,
+        gpus: Vec::with_capacity(opened.count as usize),
+        notes: opened.notes,
+    };
+    let mut hung: Vec<u32> = Vec::new();
+    let mut round = (job, messages);
+    loop {
+        let (job, messages) = round;
+        let stopped = gather(
+            &mut inventory,
+            opened.count,
+            &messages,
+            options.gpu_deadline,
+        );
+        let Some((index, mut fault)) = stopped else {
+            close(&mut inventory, worker, job, &messages, options.gpu_deadline);
+            return Ok(inventory);
+        };
+        drop(messages);
+        let named = worker.abandon(job);
+        fault.call = named.call;
+        fault.kind = FaultKind::Hung(options.gpu_deadline);
+        inventory.gpus.push(Err(fault));
+        hung.push(index);
+        let next = index.saturating_add(1);
+        if next >= opened.count {
+            return Ok(inventory);
+        }
+        let fresh = if hung.len() >= limit || worker.admit(limit).is_err() {
+            None
+        } else {
+            restart(worker, options, next)
+        };
+        match fresh {
+            Some(fresh) => round = fresh,
+            None => {
+                for index in next..opened.count {
+                    let kind = FaultKind::NotAsked { hung: hung.clone() };
+                    let call = named.call;
+                    let fault = DeviceFault {
+                        index,
+                        pci: None,
+                        uuid: None,
+                        call,
+                        kind,
+                    };
+                    inventory.gpus.push(Err(fault));
+                }
+                return Ok(inventory);
+            }
+        }
+    }
+}
+
+/// Takes in GPUs until the last; or the index at which nothing came in time, and what is known of
+/// that GPU.
+fn gather(
+    inventory: &mut Inventory,
+    count: u32,
+    messages: &Receiver<Message>,
+    deadline: Duration,
+) -> Option<(u32, DeviceFault)> {
+    loop {
+        let index = u32::try_from(inventory.gpus.len()).unwrap_or(count);
+        if index >= count {
+            return None;
+        }
+        let (mut pci, mut uuid) = (None, None);
+        let start = Instant::now();
+        loop {
+            match messages.recv_timeout(deadline.saturating_sub(start.elapsed())) {
+                Ok(Message::Seen(address, id)) => (pci, uuid) = (Some(address), id),
+                Ok(Message::Gpu(gpu)) => {
+                    inventory.gpus.push(*gpu);
+                    break;
+                }
+                Ok(Message::Opened(_)) => {}
+                Err(_) => {
+                    let kind = FaultKind::Hung(deadline);
+                    return Some((
+                        index,
+                        DeviceFault {
+                            index,
+                            pci,
+                            uuid,
+                            call: "",
+                            kind,
+                        },
+                    ));
+                }
+            }
+        }
+    }
+}
+
+/// Waits for NVML's shutdown.
+fn close(
+    inventory: &mut Inventory,
+    worker: &Worker,
+    job: Job,
+    messages: &Receiver<Message>,
+    deadline: Duration,
+) {
+    match messages.recv_timeout(deadline) {
+        Err(RecvTimeoutError::Timeout) => {
+            let hung = worker.abandon(job);
+            let words = format!("has not returned after {:.1} s", deadline.as_secs_f64());
+            inventory.notes.push(Note {
+                call: hung.call,
+                words,
+            });
+        }
+        // The sender is gone: all is done.
+        Err(RecvTimeoutError::Disconnected) | Ok(_) => job.join(),
+    }
+}
+
+/// A new thread with a session of its own, from a GPU on; `None` when NVML does not open again.
+fn restart(
+    worker: &Worker,
+    options: &DiscoverOptions,
+    from: u32,
+) -> Option<(Job, Receiver<Message>)> {
+    let (job, messages) = start(options, from).ok()?;
+    match messages.recv_timeout(options.gpu_deadline.min(options.init_deadline)) {
+        Ok(Message::Opened(Ok(_))) => Some((job, messages)),
+        Err(RecvTimeoutError::Timeout) => {
+            drop(messages);
+            let _ = worker.abandon(job);
+            None
+        }
+        Ok(_) | Err(RecvTimeoutError::Disconnected) => {
+            drop(messages);
+            job.join();
+            None
+        }
+    }
+}
+
+/// The thread ended without a word.
+fn broken(job: Job) -> Hung {
+    job.join();
+    Hung {
+        call: "a thread that panicked",
+        device: None,
+        waited: Duration::ZERO,
+        fresh: true,
+    }
+}
+
+fn start(options: &DiscoverOptions, from: u32) -> Result<(Job, Receiver<Message>), Hung> {
+    let (sender, messages) = mpsc::channel();
+    let options = options.clone();
+    let job = Job::start(move |trace| survey(&options, from, trace, &sender))
+        .map_err(|_| cannot_start())?;
+    Ok((job, messages))
+}
+
+/// The thread: opens NVML and tells GPU after GPU. It stops when nobody listens any more.
+fn survey(options: &DiscoverOptions, from: u32, trace: &Arc<Trace>, sender: &Sender<Message>) {
+    let session = match Session::open(options.library.as_deref(), trace) {
+        Ok(session) => session,
+        Err(error) => {
+            let _ = sender.send(Message::Opened(Err(error)));
+            return;
+        }
+    };
+    let opened = open(&session);
+    let count = opened.as_ref().map_or(0, |opened| opened.count);
+    if sender.send(Message::Opened(opened)).is_err() {
+        return;
+    }
+    let mut survey = Survey {
+        sysfs: Sysfs::new(&options.sys),
+        proc: &options.proc,
+        ends: Vec::new(),
+        minors: None,
+    };
+    for index in from..count {
+        let gpu = survey.gpu(&session, index, sender);
+        if sender.send(Message::Gpu(Box::new(gpu))).is_err() {
+            return;
+        }
+    }
+}
+
+fn open(session: &Session) -> Result<Opened, Error> {
+    let count = session.device_count()?;
+    if count > MAX_GPUS {
+        let what = format!("{count} GPUs");
+        return Err(Error::Malformed {
+            call: "nvmlDeviceGetCount_v2",
+            device: None,
+            what,
+        });
+    }
+    let mut notes = Vec::new();
+    let driver_version = or_note(session.driver_version(), &mut notes).unwrap_or_default();
+    let nvml_version = or_note(session.nvml_version(), &mut notes).unwrap_or_default();
+    Ok(Opened {
+        driver_version,
+        nvml_version,
+        count,
+        notes,
+    })
+}
+
+/// What the GPUs of one thread share.
+struct Survey<'a> {
+    sysfs: Sysfs,
+    proc: &'a Path,
+    /// What is known of the far ends of links, by address.
+    ends: Vec<(PciAddress, RemoteEnd)>,
+    /// The capability devices' minor numbers, read at the first MIG device.
+    minors: Option<MigMinors>,
+}
+
+impl Survey<'_> {
+    fn gpu(
+        &mut self,
+        session: &Session,
+        index: u32,
+        sender: &Sender<Message>,
+    ) -> Result<Gpu, DeviceFault> {
+        let (mut known_pci, mut known_uuid) = (None, None);
+        self.query(session, index, &mut |pci, uuid| {
+            (known_pci, known_uuid) = (Some(pci), uuid.clone());
+            let _ = sender.send(Message::Seen(pci, uuid));
+        })
+        .map_err(|error| fault(index, &error, known_pci, known_uuid))
+    }
+
+    fn query(
+        &mut self,
+        session: &Session,
+        index: u32,
+        seen: &mut dyn FnMut(PciAddress, Option<String>),
+    ) -> Result<Gpu, Error> {
+        let device = session.device_by_index(index)?;
+        let pci = device.pci()?;
+        seen(pci, None);
+        let uuid = device.uuid()?;
+        seen(pci, Some(uuid.clone()));
+        let name = device.name()?;
+        let mut notes = Vec::new();
+        let minor = soft(device.minor(), &mut notes)?;
+        let memory_mib = soft(device.memory(), &mut notes)?.map(|memory| memory.total >> 20);
+        let cpu_affinity = soft(device.cpu_affinity(), &mut notes)?;
+        let nvlinks = self.nvlinks(&device, &mut notes)?;
+        let mig = self.mig(&device, minor, &mut notes)?;
+        Ok(Gpu {
+            index,
+            minor,
+            uuid,
+            pci,
+            name,
+            memory_mib,
+            mig,
+            cpu_affinity,
+            nvlinks,
+            notes,
+        })
+    }
+
+    fn nvlinks(
+        &mut self,
+        device: &Device<'_>,
+        notes: &mut Vec<Note>,
+    ) -> Result<Vec<crate::model::NvLink>, Error> {
+        let mut trouble: Option<Error> = None;
+        let mut lost = None;
+        let links = device.nvlinks(
+            |device, link| self.remote_end(device, link),
+            |error| {
+                if error.is_gpu_lost() {
+                    lost.get_or_insert(error);
+                } else {
+                    trouble.get_or_insert(error);
+                }
+            },
+        );
+        if let Some(error) = lost {
+            return Err(error);
+        }
+        // One note is enough: the same trouble comes with each link.
+        notes.extend(trouble.as_ref().map(note));
+        Ok(links)
+    }
+
+    /// What a link that is up leads to. NVML is asked once per far end, not per link.
+    fn remote_end(&mut self, device: &Device<'_>, link: u32) -> RemoteEnd {
+        let address = device.nvlink_remote_pci(link).ok().flatten();
+        let known = |(at, end): &(PciAddress, RemoteEnd)| (Some(*at) == address).then_some(*end);
+        if let Some(end) = self.ends.iter().find_map(known) {
+            return end;
+        }
+        let end = match device.nvlink_remote_end(link, address) {
+            Ok(Some(end)) => end,
+            _ => address.map_or(RemoteEnd::Unknown, |address| self.guess_end(address)),
+        };
+        if let Some(address) = address {
+            self.ends.push((address, end));
+        }
+        end
+    }
+
+    /// NVML does not say what is at an address: an NVIDIA bridge device is an NVSwitch, one that
+    /// the kernel does not know either is taken for a GPU, as before there were NVSwitches.
+    fn guess_end(&self, address: PciAddress) -> RemoteEnd {
+        const NVIDIA: u32 = 0x10de;
+        const DISPLAY: u32 = 0x03;
+        const OTHER_BRIDGE: u32 = 0x0680;
+        let Some(class) = self.sysfs.pci_class(&address) else {
+            return RemoteEnd::Gpu(address);
+        };
+        if class >> 16 == DISPLAY {
+            RemoteEnd::Gpu(address)
+        } else if class >> 8 == OTHER_BRIDGE && self.sysfs.pci_vendor(&address) == Some(NVIDIA) {
+            RemoteEnd::Switch(Some(address))
+        } else {
+            RemoteEnd::Unknown
+        }
+    }
+
+    fn mig(
+        &mut self,
+        device: &Device<'_>,
+        minor: Option<u32>,
+        notes: &mut Vec<Note>,
+    ) -> Result<MigState, Error> {
+        let mode = match device.mig_mode() {
+            Ok(mode) => mode,
+            Err(error) if error.is_unsupported() => return Ok(MigState::Unsupported),
+            Err(error) => {
+                soft::<()>(Err(error), notes)?;
+                return Ok(MigState::Unsupported);
+            }
+        };
+        if !mode.current {
+            return Ok(if mode.pending {
+                MigState::PendingEnable
+            } else {
+                MigState::Disabled
+            });
+        }
+        let count = soft(device.max_mig_devices(), notes)?.unwrap_or(0);
+        let mut instances = Vec::new();
+        for index in 0..count {
+            if let Some(Some(instance)) = soft(device.mig_device(index), notes)? {
+                instances.extend(soft(self.instance(&instance, index, minor, notes), notes)?);
+            }
+        }
+        Ok(if mode.pending {
+            MigState::Enabled(instances)
+        } else {
+            MigState::PendingDisable(instances)
+        })
+    }
+
+    fn instance(
+        &mut self,
+        device: &Device<'_>,
+        index: u32,
+        minor: Option<u32>,
+        notes: &mut Vec<Note>,
+    ) -> Result<MigInstance, Error> {
+        let uuid = device.uuid()?;
+        let gi = device.gpu_instance_id()?;
+        let ci = device.compute_instance_id()?;
+        let nvml_name = soft(device.name(), notes)?;
+        let attributes = soft(device.attributes(), notes)?;
+        let profile = nvml_name
+            .as_deref()
+            .and_then(type_name::profile_in_name)
+            .or_else(|| {
+                attributes.map(|made| type_name::profile_from(&made, MigNaming::DeviceName))
+            })
+            .unwrap_or_default();
+        let minors = self
+            .minors
+            .get_or_insert_with(|| MigMinors::read(self.proc, notes));
+        let gi_minor = minor.and_then(|minor| minors.get(minor, gi, None));
+        let ci_minor = minor.and_then(|minor| minors.get(minor, gi, Some(ci)));
+        if minors.readable && minor.is_some() && (gi_minor.is_none() || ci_minor.is_none()) {
+            let words = format!("has no capability devices of GPU instance {gi}, compute {ci}");
+            notes.push(Note {
+                call: MigMinors::FILE,
+                words,
+            });
+        }
+        Ok(MigInstance {
+            index,
+            uuid,
+            gpu_instance_id: gi,
+            compute_instance_id: ci,
+            profile,
+            gi_minor,
+            ci_minor,
+            memory_mib: attributes.map(|made| made.memory_mib),
+            nvml_name,
+            attributes,
+        })
+    }
+}
+
+/// A failure that costs the GPU its place only when it has fallen off the bus.
+fn soft<T>(result: Result<T, Error>, notes: &mut Vec<Note>) -> Result<Option<T>, Error> {
+    match result {
+        Err(error) if error.is_gpu_lost() => Err(error),
+        other => Ok(or_note(other, notes)),
+    }
+}
+
+fn or_note<T>(result: Result<T, Error>, notes: &mut Vec<Note>) -> Option<T> {
+    result.map_err(|error| notes.push(note(&error))).ok()
+}
+
+pub(crate) fn note(error: &Error) -> Note {
+    Note {
+        call: error.call(),
+        words: error.words(),
+    }
+}
+
+/// The fault of a GPU that an error amounts to.
+pub(crate) fn fault(
+    index: u32,
+    error: &Error,
+    pci: Option<PciAddress>,
+    uuid: Option<String>,
+) -> DeviceFault {
+    let kind = match error {
+        Error::Nvml { code, .. } => FaultKind::Nvml(*code),
+        Error::MissingSymbol { .. } => FaultKind::MissingSymbol,
+        Error::Load(_) | Error::Malformed { .. } => FaultKind::Malformed(error.words()),
+    };
+    DeviceFault {
+        index,
+        pci,
+        uuid,
+        call: error.call(),
+        kind,
+    }
+}
+
+/// Minor numbers of the capability devices of MIG instances.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct MigMinors {
+    readable: bool,
+    /// GPU's minor number, GPU instance, compute instance or `None`, minor number.
+    found: Vec<(u32, u32, Option<u32>, u32)>,
+}
+
+impl MigMinors {
+    const FILE: &'static str = "/proc/driver/nvidia-caps/mig-minors";
+
+    fn read(proc: &Path, notes: &mut Vec<Note>) -> Self {
+        match fs::read_to_string(proc.join("driver/nvidia-caps/mig-minors")) {
+            Ok(text) => Self::parse(&text),
+            Err(error) => {
+                notes.push(Note {
+                    call: Self::FILE,
+                    words: error.to_string(),
+                });
+                Self::default()
+            }
+        }
+    }
+
+    /// Lines as `gpu0/gi1/access 12` and `gpu0/gi1/ci0/access 13`; others are passed over.
+    fn parse(text: &str) -> Self {
+        let line = |line: &str| {
+            let mut words = line.split_whitespace();
+            let mut parts = words.next()?.split('/');
+            let minor = words.next()?.parse().ok()?;
+            let gpu = parts.next()?.strip_prefix("gpu")?.parse().ok()?;
+            let gi = parts.next()?.strip_prefix("gi")?.parse().ok()?;
+            let ci = match parts.next()? {
+                "access" => None,
+                part => {
+                    let ci = part.strip_prefix("ci")?.parse().ok()?;
+                    (parts.next()? == "access").then_some(Some(ci))?
+                }
+            };
+            parts.next().is_none().then_some((gpu, gi, ci, minor))
+        };
+        Self {
+            readable: true,
+            found: text.lines().filter_map(line).collect(),
+        }
+    }
+
+    fn get(&self, gpu: u32, gi: u32, ci: Option<u32>) -> Option<u32> {
+        let wanted = (gpu, gi, ci);
+        self.found
+            .iter()
+            .find(|(a, b, c, _)| (*a, *b, *c) == wanted)
+            .map(|found| found.3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mig_minors() {
+        let minors = MigMinors::parse(
+            "config 1\nmonitor 2\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\n\
+             gpu10/gi1/access 1362\ngpu0/gi2/ci0/other 9\ngpu0/gi3/ci0/access\ngpu0/gix/access 1\n",
+        );
+        assert_eq!(minors.get(0, 1, None), Some(12));
+        assert_eq!(minors.get(0, 1, Some(0)), Some(13));
+        assert_eq!(minors.get(10, 1, None), Some(1362));
+        assert_eq!(minors.get(0, 2, Some(0)), None);
+        assert_eq!(minors.get(0, 3, Some(0)), None);
+        assert_eq!(minors.found.len(), 3);
+    }
 }

@@ -3,6 +3,7 @@
 /// Return codes that this crate acts upon.
 pub(crate) mod code {
     pub(crate) const SUCCESS: u32 = 0;
+    pub(crate) const UNINITIALIZED: u32 = 1;
     pub(crate) const INVALID_ARGUMENT: u32 = 2;
     pub(crate) const NOT_SUPPORTED: u32 = 3;
     pub(crate) const NOT_FOUND: u32 = 6;

@@ -10,13 +10,13 @@
 mod discover;
 pub mod error;
 mod sampler;
-// mod session;
+mod session;
 mod symbols;
 mod worker;
 
 pub use discover::{DiscoverError, DiscoverOptions, discover};
 pub use error::{Error, code_words};
 pub use sampler::{GpuSample, ProcessUsage, Sample, SampleError, Sampler, SamplerOptions, Want};
-// pub use session: Device, Memory, MigMode, ProcessMemory, ProcessUtilization, Session
+pub use session::{Clock, Device, Memory, MigMode, ProcessMemory, ProcessUtilization, Session};
 pub use symbols::{Call, Symbols};
 pub use worker::{Hung, Trace, Worker, bounded, reset};

@@ -44,6 +44,12 @@ impl Trace {
             .store((call as usize).saturating_add(1), Ordering::Release);
     }
 
+    /// Notes that the library is about to be opened.
+    pub(crate) fn enter_load(&self) {
+        self.device.store(u32::MAX, Ordering::Relaxed);
+        self.call.store(usize::MAX, Ordering::Release);
+    }
+
     /// Notes that it ended.
     pub(crate) fn leave(&self) {
         self.call.store(0, Ordering::Release);
@@ -52,7 +58,11 @@ impl Trace {
     /// The call and GPU that the thread is at; `None` when it is in no call.
     #[must_use]
     pub fn now(&self) -> Option<(&'static str, Option<u32>)> {
-        let call = Call::from_number(self.call.load(Ordering::Acquire).checked_sub(1)?)?;
+        let call = self.call.load(Ordering::Acquire);
+        if call == usize::MAX {
+            return Some(("dlopen", None));
+        }
+        let call = Call::from_number(call.checked_sub(1)?)?;
         let device = self.device.load(Ordering::Relaxed);
         Some((call.name(), (device != u32::MAX).then_some(device)))
     }
@@ -372,11 +382,6 @@ where
 /// Resets the crate's own [`Worker`], for a plugin's `fini`.
 pub fn reset() {
     WORKER.reset();
-}
-
-/// The crate's own worker.
-pub(crate) fn shared() -> &'static Worker {
-    &WORKER
 }
 
 #[cfg(test)]
