@@ -11,7 +11,7 @@ use crate::cstr;
 use crate::list::OwnedList;
 use crate::memory::SlurmString;
 
-pub use crate::compat::{GPU_FLAGS, MIG_FLAGS};
+pub use crate::compat::{GPU_FLAGS, MIG_FLAGS, MIG_HAS_LINKS, MIG_NAMED_BY_DEVICE};
 
 /// The gpu gres, under its name in slurm.conf.
 const GPU: &str = "gpu";
@@ -124,11 +124,26 @@ pub fn any() -> bool {
     unsafe { internal::gres_get_gres_cnt() > 0 }
 }
 
-/// The flags of `AutoDetect=` in gres.conf, `GRES_AUTODETECT_*`.
+/// Whether gres.conf asks for NVIDIA's GPUs: `AutoDetect=nvml` or `nvidia`.
 #[must_use]
-pub fn autodetect_flags() -> u32 {
+pub fn autodetects_nvidia() -> bool {
     // SAFETY: takes no argument.
-    unsafe { internal::gres_get_autodetect_flags() }
+    let flags = unsafe { internal::gres_get_autodetect_flags() };
+    flags & crate::compat::AUTODETECT_NVIDIA != 0
+}
+
+/// The positions of gres/gpumem and gres/gpuutil in the TRES array of a process, in slurmstepd;
+/// `None` for one that `AccountingStorageTRES` does not track.
+#[must_use]
+pub fn usage_positions() -> (Option<usize>, Option<usize>) {
+    crate::compat::usage_positions()
+}
+
+/// `GpuFreqDef` of slurm.conf.
+#[must_use]
+pub fn gpu_freq_default() -> String {
+    // SAFETY: Slurm gives a string of its allocator away, or NULL.
+    unsafe { SlurmString::from_raw(internal::slurm_get_gpu_freq_def()) }.to_text()
 }
 
 /// The gres indices of the GPUs of a step; empty if it has none.

@@ -41,14 +41,20 @@ pub fn node_name() -> Option<String> {
 /// say.
 #[must_use]
 pub fn enabled_cpus() -> Vec<u32> {
-    let Some(conf) = daemon_conf() else { return Vec::new() };
+    let Some(conf) = daemon_conf() else {
+        return Vec::new();
+    };
     // SAFETY: as for node_name; block_map is NULL or has block_map_size elements.
     unsafe {
         let (map, size) = ((*conf).block_map, (*conf).block_map_size);
         if map.is_null() {
             return Vec::new();
         }
-        std::slice::from_raw_parts(map, usize::from(size)).iter().copied().map(u32::from).collect()
+        std::slice::from_raw_parts(map, usize::from(size))
+            .iter()
+            .copied()
+            .map(u32::from)
+            .collect()
     }
 }
 
@@ -69,4 +75,31 @@ fn daemon_conf() -> Option<*const internal::slurmd_conf_t> {
     // (src/slurmd/slurmd/slurmd.h).
     let conf = unsafe { *symbol.cast::<*const internal::slurmd_conf_t>() };
     (!conf.is_null()).then_some(conf)
+}
+
+/// Whether this is slurmd as a daemon, and not `slurmd -G`, which only prints.
+#[must_use]
+pub fn in_slurmd_daemon() -> bool {
+    in_slurmd()
+        && daemon_conf().is_some_and(|conf| {
+            // SAFETY: as for node_name; the flag is set from the command line before any plugin loads.
+            unsafe { !(*conf).print_gres }
+        })
+}
+
+/// Whether slurmd goes to the background only after it has listed its GPUs, by which it loses all
+/// threads: 22.05 without `-D`.
+#[must_use]
+pub fn forks_after_discovery() -> bool {
+    daemon_conf().is_some_and(|conf| {
+        // SAFETY: as for node_name.
+        crate::compat::forks_after_discovery(unsafe { &*conf })
+    })
+}
+
+/// Has `child` called in each process that this one forks, until the plugin is unloaded.
+pub fn at_fork(child: unsafe extern "C" fn()) {
+    // SAFETY: the handler is a function of this library; glibc forgets it when the library is closed.
+    // It can only fail for want of memory, and then nothing is called.
+    let _ = unsafe { libc::pthread_atfork(None, None, Some(child)) };
 }

@@ -55,11 +55,16 @@ pub fn records(
         let gpu = match entry {
             Ok(gpu) => gpu,
             Err(fault) => {
-                out.errors.push(format!("{fault}; this GPU is not offered to jobs"));
+                out.errors
+                    .push(format!("{fault}; this GPU is not offered to jobs"));
                 continue;
             }
         };
-        out.notes.extend(gpu.notes.iter().map(|note| format!("GPU {} ({}): {note}", gpu.index, gpu.pci)));
+        out.notes.extend(
+            gpu.notes
+                .iter()
+                .map(|note| format!("GPU {} ({}): {note}", gpu.index, gpu.pci)),
+        );
         let Some(file) = gpu.device_file() else {
             out.errors.push(format!(
                 "GPU {} ({}): NVML knows no minor number, so its device file is unknown; \
@@ -142,7 +147,11 @@ fn mig_record(
         file: type_name::mig_files(gpu, instance)?,
         type_name: type_name::mig_gres_type(&gpu.name, instance, style.naming),
         links: None,
-        unique_id: Some(type_name::mig_unique_id(&inventory.driver_version, &gpu.uuid, instance)),
+        unique_id: Some(type_name::mig_unique_id(
+            &inventory.driver_version,
+            &gpu.uuid,
+            instance,
+        )),
         cpus: None,
         is_mig: true,
     })
@@ -151,7 +160,14 @@ fn mig_record(
 /// `Links` of the MIG device at `position` of `count`: MIG devices have no links, but the place of
 /// the -1 tells Slurm their order.
 fn order_links(position: usize, count: usize) -> String {
-    let vector: Vec<i32> =
-        (0..count).map(|other| if other == position { gpu::links::SELF } else { 0 }).collect();
+    let vector: Vec<i32> = (0..count)
+        .map(|other| {
+            if other == position {
+                gpu::links::SELF
+            } else {
+                0
+            }
+        })
+        .collect();
     gpu::links::format(&vector)
 }

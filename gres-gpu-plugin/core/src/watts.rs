@@ -26,18 +26,27 @@ impl Channel {
     ///
     /// The first reading gives `power_now_watts`, which Slurm only notes.
     pub fn watts(&mut self, counter_mj: u64, at_unix: i64, power_now_watts: u32) -> Option<u32> {
-        let now = Last { counter_mj, at_unix };
+        let now = Last {
+            counter_mj,
+            at_unix,
+        };
         let Some(last) = self.last else {
             self.last = Some(now);
             return Some(power_now_watts.max(1));
         };
-        let seconds = at_unix.checked_sub(last.at_unix).filter(|seconds| *seconds > 0)?;
+        let seconds = at_unix
+            .checked_sub(last.at_unix)
+            .filter(|seconds| *seconds > 0)?;
         self.last = Some(now);
         // A counter that fell began anew: what it shows now was used since.
-        let grown = counter_mj.checked_sub(last.counter_mj).unwrap_or(counter_mj);
+        let grown = counter_mj
+            .checked_sub(last.counter_mj)
+            .unwrap_or(counter_mj);
         let due = self.owed_mj.saturating_add(i128::from(grown));
         let per_watt = i128::from(seconds).saturating_mul(1000);
-        let watts = u32::try_from(due.checked_div(per_watt)?).unwrap_or(u32::MAX).max(1);
+        let watts = u32::try_from(due.checked_div(per_watt)?)
+            .unwrap_or(u32::MAX)
+            .max(1);
         self.owed_mj = due.saturating_sub(i128::from(watts).saturating_mul(per_watt));
         Some(watts)
     }
@@ -50,7 +59,10 @@ mod tests {
 
     /// What Slurm's plugin makes of powers that serve as previous and current alike.
     fn slurms_joules(samples: &[(i64, u32)]) -> i64 {
-        samples.windows(2).map(|pair| (pair[1].0 - pair[0].0) * i64::from(pair[1].1 * 2) / 2).sum()
+        samples
+            .windows(2)
+            .map(|pair| (pair[1].0 - pair[0].0) * i64::from(pair[1].1 * 2) / 2)
+            .sum()
     }
 
     #[test]
@@ -58,7 +70,12 @@ mod tests {
         // 100.5 W, read every 30 s for an hour: 361,800 J.
         let mut channel = Channel::default();
         let samples: Vec<_> = (0..=120)
-            .map(|n| (n * 30, channel.watts(n as u64 * 3_015_000, n * 30, 100).unwrap()))
+            .map(|n| {
+                (
+                    n * 30,
+                    channel.watts(n as u64 * 3_015_000, n * 30, 100).unwrap(),
+                )
+            })
             .collect();
         assert!((slurms_joules(&samples) - 361_800).abs() <= 30);
     }

@@ -34,3 +34,17 @@ pub const MIG_FLAGS: u32 = GPU_FLAGS;
 /// What is set on a MIG device: its index counts all devices of the node.
 #[cfg(slurm_ge = "23.11")]
 pub const MIG_FLAGS: u32 = GPU_FLAGS | internal::GRES_CONF_GLOBAL_INDEX;
+
+/// `AutoDetect=nvml`, and from 24.11 `AutoDetect=nvidia` too.
+#[cfg(not(slurm_ge = "24.11"))]
+pub(crate) const AUTODETECT_NVIDIA: u32 = internal::GRES_AUTODETECT_GPU_NVML;
+/// `AutoDetect=nvml` and `AutoDetect=nvidia`.
+#[cfg(slurm_ge = "24.11")]
+pub(crate) const AUTODETECT_NVIDIA: u32 =
+    internal::GRES_AUTODETECT_GPU_NVML | internal::GRES_AUTODETECT_GPU_NVIDIA;
+
+/// How this release names MIG devices and marks their order; see Slurm's `gpu_nvml.c` of 22.05 and
+/// 24.11.
+pub const MIG_HAS_LINKS: bool = !cfg!(slurm_ge = "23.11");
+/// Whether this release takes the profile of a MIG device from its name.
+pub const MIG_NAMED_BY_DEVICE: bool = cfg!(slurm_ge = "23.02");

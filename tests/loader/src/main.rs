@@ -58,10 +58,7 @@ fn main() -> Result<()> {
                 if round == 0 {
                     plugin.identify()?;
                 }
-                ensure!(
-                    plugin.call("init")? as c_int == 0,
-                    "init failed in round {round}"
-                );
+                ensure!(plugin.call("init")? == 0, "init failed in round {round}");
                 plugin.call("fini")?;
             }
             println!("cycles {times}");

@@ -1,0 +1,59 @@
+//! Slurm's record of energy, as slurmd fills it per GPU and slurmstepd reads it.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use gres_gpu_core::energy::{Reading, Used};
+use slurm_headers::internal::acct_gather_energy_t;
+
+/// Slurm's NO_VAL (`slurm/slurm.h`): in the place of a power, that there is no reading.
+const NO_VAL: u32 = 0xffff_fffe;
+
+/// One GPU's counter, or that it could not be read, on its way from slurmd to slurmstepd.
+pub(crate) fn of_reading(reading: Option<Reading>) -> acct_gather_energy_t {
+    let mut record = acct_gather_energy_t {
+        poll_time: now(),
+        ..Default::default()
+    };
+    match reading {
+        Some(reading) => {
+            record.consumed_energy = reading.counter_joules;
+            record.current_watts = reading.power_watts;
+            record.ave_watts = reading.power_watts;
+        }
+        None => record.current_watts = NO_VAL,
+    }
+    record
+}
+
+/// The counter back from the record.
+pub(crate) fn to_reading(record: &acct_gather_energy_t) -> Option<Reading> {
+    (record.current_watts != NO_VAL).then_some(Reading {
+        counter_joules: record.consumed_energy,
+        power_watts: record.current_watts,
+    })
+}
+
+/// What a node or step has used, as Slurm wants it; `before` is what the record said last.
+pub(crate) fn of_used(used: Used, before: Used, since_seconds: u64) -> acct_gather_energy_t {
+    let mean = used
+        .joules
+        .checked_div(since_seconds)
+        .and_then(|watts| u32::try_from(watts).ok());
+    acct_gather_energy_t {
+        ave_watts: mean.unwrap_or(used.watts),
+        base_consumed_energy: used.joules.saturating_sub(before.joules),
+        consumed_energy: used.joules,
+        current_watts: used.watts,
+        previous_consumed_energy: before.joules,
+        poll_time: now(),
+        ..Default::default()
+    }
+}
+
+pub(crate) fn now() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .ok()
+        .and_then(|since| i64::try_from(since.as_secs()).ok())
+        .unwrap_or(0)
+}

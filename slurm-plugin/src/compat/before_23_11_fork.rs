@@ -1,0 +1,15 @@
+//! Until 23.11 slurmd listed its GPUs and forked into the background after.
+
+use slurm_headers::internal::slurmd_conf_t;
+
+/// Whether this slurmd will fork after it has listed its GPUs.
+#[cfg(not(slurm_ge = "23.11"))]
+pub(crate) fn forks_after_discovery(conf: &slurmd_conf_t) -> bool {
+    conf.daemonize() != 0
+}
+
+/// Whether this slurmd will fork after it has listed its GPUs: no longer.
+#[cfg(slurm_ge = "23.11")]
+pub(crate) fn forks_after_discovery(_: &slurmd_conf_t) -> bool {
+    false
+}
