@@ -229,11 +229,11 @@ impl fmt::Display for DeviceFault {
                 )
             }
             FaultKind::NotAsked { hung } => {
-                write!(f, ": not asked: NVML hung before in {} on GPU", self.call)?;
+                write!(f, ": not asked, since NVML hung on GPU")?;
                 for (n, index) in hung.iter().enumerate() {
                     write!(f, "{}{index}", if n == 0 { " " } else { ", " })?;
                 }
-                Ok(())
+                write!(f, ", last in {}", self.call)
             }
             FaultKind::MissingSymbol => write!(f, ": the NVML library has no {}", self.call),
             FaultKind::Malformed(what) => write!(f, ": {}: {what}", self.call),
@@ -242,3 +242,43 @@ impl fmt::Display for DeviceFault {
 }
 
 impl std::error::Error for DeviceFault {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_name_gpu_call_and_words() {
+        let fault = |kind| DeviceFault {
+            index: 6,
+            pci: "0000:17:00.0".parse().ok(),
+            uuid: None,
+            call: "nvmlDeviceGetName",
+            kind,
+        };
+        for (kind, words) in [
+            (
+                FaultKind::Nvml(15),
+                "nvmlDeviceGetName: GPU is lost (NVML code 15)",
+            ),
+            (
+                FaultKind::Hung(Duration::from_millis(10_040)),
+                "nvmlDeviceGetName has not returned after 10.0 s",
+            ),
+            (
+                FaultKind::NotAsked { hung: vec![2, 5] },
+                "not asked, since NVML hung on GPU 2, 5, last in nvmlDeviceGetName",
+            ),
+            (
+                FaultKind::MissingSymbol,
+                "the NVML library has no nvmlDeviceGetName",
+            ),
+            (FaultKind::Malformed("odd".into()), "nvmlDeviceGetName: odd"),
+        ] {
+            assert_eq!(
+                fault(kind).to_string(),
+                format!("GPU 6 (0000:17:00.0): {words}")
+            );
+        }
+    }
+}

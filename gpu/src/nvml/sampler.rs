@@ -240,7 +240,8 @@ impl Sampler {
     /// anew. Waits for a sample under way.
     ///
     /// # Errors
-    /// A sample under way does not end in time, or NVML's shutdown hangs.
+    /// A sample under way does not end in time, NVML's shutdown hangs, or an earlier call hangs
+    /// still and keeps NVML open.
     pub fn release(&self, deadline: Duration) -> Result<(), Hung> {
         let Some(state) = self.state.peek() else {
             return Ok(());
@@ -251,15 +252,17 @@ impl Sampler {
             let left = deadline.saturating_sub(start.elapsed());
             inner = wait(state, inner, left).ok_or_else(|| waited_for_turn(start))?;
         }
-        let Some(mut open) = inner.open.take() else {
-            return Ok(());
-        };
+        let open = inner.open.take();
         drop(inner);
-        let left = deadline.saturating_sub(start.elapsed());
-        self.worker.run_beside(MAX_STUCK, left, move |trace| {
-            open.session.set_trace(trace);
-            drop(open);
-        })
+        if let Some(mut open) = open {
+            let left = deadline.saturating_sub(start.elapsed());
+            self.worker.run_beside(MAX_STUCK, left, move |trace| {
+                open.session.set_trace(trace);
+                drop(open);
+            })?;
+        }
+        // A thread that hangs has a session of its own.
+        self.worker.wedged().map_or(Ok(()), Err)
     }
 
     /// Forgets samples and hangs, for a plugin's `fini`. NVML, when it is open, stays so: call
