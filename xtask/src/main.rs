@@ -1,2 +1,65 @@
-//! Under construction.
-fn main() {}
+//! The commands of this repository: `cargo xtask setup`, `build`, `test`, `dist`, `clean`.
+//!
+//! Nothing here installs or touches Slurm, munge, MariaDB, apt sources or `/etc` on the host:
+//! the Slurm releases under test live in roots of their own (see [`rootfs`]), the host gets
+//! compilers and headers only (see [`hostpkgs`]).
+
+#![forbid(unsafe_code)]
+
+mod apt;
+mod fsx;
+mod hostpkgs;
+mod interrupt;
+mod lock;
+mod oracle;
+mod os;
+mod paths;
+mod release;
+mod rootfs;
+mod run;
+mod setup;
+mod source;
+mod step;
+mod sudo;
+mod version;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Sets up, builds, tests and packs sgpu, the GPU layer for real Slurm.
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    version,
+    after_help = "Exit status: 0 all went well, 1 something failed, 2 wrong usage, 130 interrupted.\n\
+                  Logs of every step are in target/logs/."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Setup(setup::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = interrupt::install().and_then(|()| match cli.command {
+        Command::Setup(args) => setup::main(&args),
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) if interrupt::requested() => {
+            eprintln!("interrupted; finished parts are kept, unfinished ones were removed");
+            ExitCode::from(130)
+        }
+        Err(error) => {
+            eprintln!("\nerror: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
