@@ -37,6 +37,11 @@ pub(crate) const MIRROR_HINT: &str = "see whether this machine reaches its Debia
      mirror can be named by SGPU_DEBIAN_MIRROR=<address of a debian/ archive> (and \
      SGPU_DEBIAN_SECURITY)";
 
+/// The sources list of all archives of a suite.
+const SOURCES: &str = "sources.list";
+/// The sources list of each archive, and whether it is the security one.
+const ARCHIVES: [(&str, bool); 2] = [("main.list", false), ("security.list", true)];
+
 /// The two archives a suite comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mirrors {
@@ -198,7 +203,35 @@ impl Apt {
 
     fn write_sources(&self, beside: bool) -> Result<()> {
         let text = render_sources(self.suite, self.stable && beside, &self.mirrors);
-        fsx::write_atomic(&self.dir.join("sources.list"), text)
+        fsx::write_atomic(&self.dir.join(SOURCES), &text)?;
+        // Each archive by itself too: apt looks for a package's files in one archive only.
+        for (name, security) in ARCHIVES {
+            let own: String = text
+                .lines()
+                .filter(|line| line.contains("-security main") == security)
+                .map(|line| format!("{line}\n"))
+                .collect();
+            fsx::write_atomic(&self.dir.join(name), own)?;
+        }
+        Ok(())
+    }
+
+    /// An `apt-get` command for each of the suite's archives alone: the same version may be in
+    /// two, with other files missing in each.
+    pub(crate) fn get_each(&self, args: &[&str]) -> Vec<Cmd> {
+        ARCHIVES
+            .iter()
+            .map(|(name, _)| {
+                let list = self.dir.join(name);
+                self.get(&["-o", &format!("Dir::Etc::sourcelist={}", list.display())])
+                    .args(args)
+            })
+            .collect()
+    }
+
+    /// Removes lists and downloads: the next setup that needs them fetches them anew.
+    pub(crate) fn tidy(&self) -> Result<()> {
+        fsx::remove_dir(&self.dir)
     }
 
     /// Fetches the lists.

@@ -59,3 +59,13 @@ pub(crate) fn remove_root_dir(path: &Path) -> Result<()> {
 pub(crate) fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(key))
 }
+
+/// Removes a file, if it is there.
+pub(crate) fn remove_file(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}

@@ -20,7 +20,7 @@ const PACKAGES: [(&str, &str); 12] = [
         "makes the roots that the Slurm daemons live in",
     ),
     ("debian-archive-keyring", "Debian's signing keys"),
-    ("dpkg-dev", "unpacks Slurm's source package"),
+    ("dpkg-dev", "`apt-get source` asks for it"),
     ("patch", "applies Debian's patches to it"),
     ("xz-utils", "compressed archives"),
     ("bzip2", "compressed archives"),

@@ -7,6 +7,10 @@
 #![forbid(unsafe_code)]
 
 mod apt;
+mod build;
+mod clean;
+mod dist;
+mod elf;
 mod fsx;
 mod hostpkgs;
 mod interrupt;
@@ -14,6 +18,7 @@ mod lock;
 mod oracle;
 mod os;
 mod paths;
+mod plugins;
 mod release;
 mod rootfs;
 mod run;
@@ -21,6 +26,7 @@ mod setup;
 mod source;
 mod step;
 mod sudo;
+mod test;
 mod version;
 
 use std::process::ExitCode;
@@ -44,12 +50,20 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Setup(setup::Args),
+    Build(build::Args),
+    Test(test::Args),
+    Dist(dist::Args),
+    Clean(clean::Args),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = interrupt::install().and_then(|()| match cli.command {
         Command::Setup(args) => setup::main(&args),
+        Command::Build(args) => build::main(&args),
+        Command::Test(args) => test::main(&args),
+        Command::Dist(args) => dist::main(&args),
+        Command::Clean(args) => clean::main(&args),
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -268,34 +268,31 @@ fn wait(child: &mut Child, step: Option<&Step<'_>>) -> Result<ExitStatus> {
 
 /// Ends a program: SIGTERM, and SIGKILL for one that does not listen.
 fn end(child: &mut Child) {
-    let signal = |signal: Signal| {
-        if let Ok(id) = i32::try_from(child.id()) {
-            // A failure means that it has ended already, or is root's (sudo passes Ctrl-C on).
-            drop(if own_group() {
-                killpg(Pid::from_raw(id), signal)
-            } else {
-                kill(Pid::from_raw(id), signal)
-            });
-        }
-    };
-    signal(Signal::SIGTERM);
+    send(child, Signal::SIGTERM);
     let since = Instant::now();
     let mut killed = false;
     while !matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
-        if since.elapsed() > PATIENCE && !killed {
-            if let Ok(id) = i32::try_from(child.id()) {
-                drop(if own_group() {
-                    killpg(Pid::from_raw(id), Signal::SIGKILL)
-                } else {
-                    kill(Pid::from_raw(id), Signal::SIGKILL)
-                });
-            }
-            killed = true;
-        }
         if since.elapsed() > PATIENCE * 2 {
             return;
         }
+        if since.elapsed() > PATIENCE && !killed {
+            send(child, Signal::SIGKILL);
+            killed = true;
+        }
         std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Sends a signal. A failure is of no interest: the program has ended already, or is root's, and
+/// then sudo passed Ctrl-C on.
+fn send(child: &Child, signal: Signal) {
+    if let Ok(id) = i32::try_from(child.id()) {
+        let pid = Pid::from_raw(id);
+        let _sent = if own_group() {
+            killpg(pid, signal)
+        } else {
+            kill(pid, signal)
+        };
     }
 }
 

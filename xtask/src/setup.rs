@@ -66,14 +66,25 @@ pub(crate) fn main(args: &Args) -> Result<()> {
     if !os::debian_like() {
         return foreign(&paths);
     }
-    for ready in ensure(&paths, &wanted)? {
+    let all = ensure(&paths, &wanted)?;
+    if let Some(own) = Tree::of_env()?
+        && !all.iter().any(|ready| ready.root.slurm == own.version)
+    {
+        eprintln!(
+            "note: SLURM_SRC is Slurm {}, which none of the roots runs, and is not used here; \
+             `cargo xtask build --slurm-src` builds for it",
+            own.version
+        );
+    }
+    for ready in all {
         let source = match &ready.tree {
             Some(tree) => format!("source {}", paths.short(&tree.src).display()),
             None => "no source to be had: parts over the public headers only".to_owned(),
         };
         eprintln!(
-            "ready: Slurm {}, root {}, {source}",
+            "ready: Slurm {} of Debian {}, root {}, {source}",
             ready.root.slurm,
+            ready.release.suite,
             ready.root.dir.display()
         );
     }
@@ -279,6 +290,9 @@ fn one(
         );
         crate::oracle::fetch(paths, &root, apt, &step)?;
         step.done();
+    }
+    if let Some((apt, _)) = apt {
+        apt.tidy()?;
     }
     Ok(Ready {
         release,

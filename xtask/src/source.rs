@@ -138,9 +138,9 @@ impl Own {
 }
 
 /// What was fetched, for a remark to the person who waits.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fetched {
-    /// A whole source package, patches included.
+    /// Upstream's tarball and Debian's patches.
     Patched,
     /// Upstream's tarball only.
     Bare,
@@ -148,7 +148,8 @@ pub(crate) enum Fetched {
 
 /// Whether the cache has the source of a version.
 pub(crate) fn is_fetched(paths: &Paths, version: Version) -> bool {
-    cached(paths, version).join(COMPLETE).is_file()
+    fs::read_to_string(cached(paths, version).join(COMPLETE))
+        .is_ok_and(|note| fsx::value(&note, "tarball=").is_some())
 }
 
 fn cached(paths: &Paths, version: Version) -> PathBuf {
@@ -184,54 +185,61 @@ pub(crate) fn fetch(paths: &Paths, root: &Root, apt: &Apt, step: &Step<'_>) -> R
             root.dir.display()
         );
     }
-    let get = |extra: &[&str], package: &str| {
-        apt.get(&["source", "--download-only"])
-            .args(extra)
-            .arg(format!("{PACKAGE}={package}"))
-            .dir(&dir)
-            .hint(MIRROR_HINT)
-            .run(step)
-    };
-    // Twice: a tarball that one archive has serves the description that another one has.
-    for package in known.iter().chain(&known) {
-        step.at(package);
-        if get(&[], package).is_ok() {
-            let name = format!("{PACKAGE}_{}.dsc", without_epoch(package));
-            fsx::write_atomic(&dir.join(COMPLETE), name)?;
-            return Ok(Fetched::Patched);
-        }
-        crate::interrupt::check()?;
-    }
-    let mut last = None;
-    for package in &known {
-        match get(&["--tar-only"], package) {
-            Ok(()) => {
-                let name = tarball_in(&dir)?;
-                fsx::write_atomic(&dir.join(COMPLETE), name)?;
-                return Ok(Fetched::Bare);
+    // The whole set, from the first archive that has it whole; `--tar-only` and `--diff-only`
+    // bring the parts from different archives. apt checks sums, also of files that are there.
+    let get = |part: &[&str]| -> Result<&String> {
+        let mut last = None;
+        for package in &known {
+            step.at(package);
+            let mut args = vec!["source", "--download-only"];
+            args.extend(part);
+            let what = format!("{PACKAGE}={package}");
+            args.push(&what);
+            for cmd in apt.get_each(&args) {
+                match cmd.dir(&dir).hint(MIRROR_HINT).run(step) {
+                    Ok(()) => return Ok(package),
+                    Err(error) => last = Some(error),
+                }
+                crate::interrupt::check()?;
             }
-            Err(error) => last = Some(error),
         }
+        Err(last.unwrap_or_else(|| anyhow::anyhow!("no archive to ask")))
+            .with_context(|| format!("cannot fetch the source of Slurm {version}"))
+    };
+    if get(&[]).is_err() {
         crate::interrupt::check()?;
+        get(&["--tar-only"])?;
+        if get(&["--diff-only"]).is_err() {
+            crate::interrupt::check()?;
+        }
     }
-    Err(last.unwrap_or_else(|| anyhow::anyhow!("no source to fetch")))
-        .with_context(|| format!("cannot fetch the source of Slurm {version}"))
+    let tarball = file_in(&dir, ".orig.tar.")?.context("apt-get fetched no tarball")?;
+    let patches = file_in(&dir, ".debian.tar.")?;
+    let fetched = if patches.is_some() {
+        Fetched::Patched
+    } else {
+        Fetched::Bare
+    };
+    let text = format!(
+        "tarball={tarball}\npatches={}\n",
+        patches.unwrap_or_default()
+    );
+    fsx::write_atomic(&dir.join(COMPLETE), text)?;
+    Ok(fetched)
 }
 
-fn without_epoch(version: &str) -> &str {
-    version.split_once(':').map_or(version, |(_, rest)| rest)
-}
-
-fn tarball_in(dir: &Path) -> Result<String> {
-    fs::read_dir(dir)
+fn file_in(dir: &Path, part: &str) -> Result<Option<String>> {
+    let mut names: Vec<String> = fs::read_dir(dir)
         .with_context(|| format!("cannot read {}", dir.display()))?
         .filter_map(|entry| {
             entry
                 .ok()
                 .map(|e| e.file_name().to_string_lossy().into_owned())
         })
-        .find(|name| name.contains(".orig.tar.") && !name.ends_with(".asc"))
-        .with_context(|| format!("{} has no upstream tarball", dir.display()))
+        .filter(|name| name.contains(part) && !name.ends_with(".asc"))
+        .collect();
+    names.sort();
+    Ok(names.pop())
 }
 
 /// Unpacks the fetched source into `target/slurm/<version>/src` and configures it in `build`
@@ -243,7 +251,7 @@ pub(crate) fn configure(paths: &Paths, version: Version, step: &Step<'_>) -> Res
     let partial = paths.slurm(&format!(".{version}.partial"));
     fsx::remove_dir(&partial)?;
     fsx::make_dir(&partial)?;
-    let made = unpack(&cache.join(what.trim()), &partial, step)
+    let made = unpack(&cache, &what, &partial.join("src"), step)
         .and_then(|()| check_version(&partial.join("src"), version))
         .and_then(|()| {
             fsx::make_dir(&partial.join("build"))?;
@@ -259,29 +267,50 @@ pub(crate) fn configure(paths: &Paths, version: Version, step: &Step<'_>) -> Res
     Tree::find(paths, version).context("the configured source has no stamp")
 }
 
-fn unpack(what: &Path, into: &Path, step: &Step<'_>) -> Result<()> {
-    let src = into.join("src");
+/// Unpacks what the note `what` names, and applies Debian's patches if they are among it.
+fn unpack(cache: &Path, what: &str, src: &Path, step: &Step<'_>) -> Result<()> {
     let hint = format!(
         "the download may be damaged: remove {} and run the same command again",
-        what.parent().unwrap_or(what).display()
+        cache.display()
     );
-    if what.extension().is_some_and(|ext| ext == "dsc") {
-        // apt has checked the archive's signature and these files' sums.
-        return Cmd::new("dpkg-source")
-            .args(["--no-check", "-x"])
-            .arg(what)
-            .arg(&src)
-            .hint(hint)
-            .run(step);
+    fsx::make_dir(src)?;
+    let tar = |name: &str, strip: &[&str]| {
+        Cmd::new("tar")
+            .args(["--no-same-owner", "-xf"])
+            .arg(cache.join(name))
+            .arg("-C")
+            .arg(src)
+            .args(strip)
+            .hint(&hint)
+            .run(step)
+    };
+    tar(
+        fsx::value(what, "tarball=").context("no tarball is noted")?,
+        &["--strip-components=1"],
+    )?;
+    let Some(patches) = fsx::value(what, "patches=").filter(|name| !name.is_empty()) else {
+        return Ok(());
+    };
+    tar(patches, &[])?;
+    let dir = src.join("debian/patches");
+    let series = fs::read_to_string(dir.join("series")).unwrap_or_default();
+    for name in in_series(&series) {
+        Cmd::new("patch")
+            .args(["-p1", "--batch", "--forward", "-i"])
+            .arg(dir.join(name))
+            .dir(src)
+            .hint(&hint)
+            .run(step)?;
     }
-    fsx::make_dir(&src)?;
-    Cmd::new("tar")
-        .args(["--no-same-owner", "--strip-components=1", "-xf"])
-        .arg(what)
-        .arg("-C")
-        .arg(&src)
-        .hint(hint)
-        .run(step)
+    Ok(())
+}
+
+/// The patches that a quilt series names.
+fn in_series(series: &str) -> impl Iterator<Item = &str> {
+    series
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| !name.starts_with('#'))
 }
 
 fn check_version(src: &Path, version: Version) -> Result<()> {
@@ -352,6 +381,15 @@ mod tests {
         configured(&build, "0x180b05");
         let own = Own::new(&src, Some(build)).unwrap();
         assert_eq!(own.version.to_string(), "24.11.5");
+    }
+
+    #[test]
+    fn a_series_may_have_remarks_and_options() {
+        let series = "# first\nsonames.patch\n\nexit.patch -p1\n#off.patch\n";
+        assert_eq!(
+            in_series(series).collect::<Vec<_>>(),
+            ["sonames.patch", "exit.patch"]
+        );
     }
 
     #[test]

@@ -1,0 +1,382 @@
+//! `cargo xtask build`: plugins for one Slurm release each, and the fake NVML that tests use.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::elf;
+use crate::fsx;
+use crate::os;
+use crate::paths::Paths;
+use crate::plugins::{self, Plugin};
+use crate::release::{self, RELEASES, Release};
+use crate::rootfs::Root;
+use crate::run::Cmd;
+use crate::setup::{self, Ready};
+use crate::source::{Own, Tree};
+use crate::step::Progress;
+use crate::version::Version;
+
+/// What Slurm's daemons need of a plugin's linking; see .cargo/config.toml.
+const RELRO: [&str; 2] = ["-C", "relro-level=partial"];
+
+/// Build the plugins for a Slurm release into target/dist/<full version>/.
+///
+/// A plugin serves exactly one Slurm version: it is built from that version's own headers, and the
+/// build stops when source tree and daemons are of different versions. Without arguments it builds
+/// for every fully supported release, or for SLURM_SRC if that is set; what `cargo xtask setup`
+/// would fetch is fetched first.
+#[derive(clap::Args, Debug, Default)]
+#[command(after_help = "\
+Examples:
+  cargo xtask build                                  for 22.05 and 24.11
+  cargo xtask build --slurm 24.11 --debug
+  cargo xtask build --slurm-src ~/slurm-24.11.5      for a source tree of your own
+  cargo xtask build --fake-nvml                      target/dist/fake-nvml/libnvidia-ml.so.1
+
+For your own tree the daemons' public headers are looked for in SLURM_INCLUDE, then in a root of
+that version, then in /usr/include; a version that differs from the tree's stops the build.")]
+pub(crate) struct Args {
+    /// A Slurm release, may be repeated [default: 22.05 and 24.11]
+    #[arg(long, value_name = "RELEASE", value_parser = release::parser(), num_args = 1..)]
+    slurm: Vec<&'static Release>,
+    /// Build for this Slurm source tree (it has META in it)
+    #[arg(long, value_name = "DIR", conflicts_with = "slurm")]
+    slurm_src: Option<PathBuf>,
+    /// The folder that tree was configured in [default: the tree itself, or configured here]
+    #[arg(long, value_name = "DIR", requires = "slurm_src")]
+    slurm_build: Option<PathBuf>,
+    /// Build without optimisation
+    #[arg(long)]
+    debug: bool,
+    /// Build the plugins with faults that tests provoke, into target/dist/<full version>-fault/
+    #[arg(long)]
+    fault: bool,
+    /// Build the fake NVML; alone, it builds no plugin
+    #[arg(long)]
+    fake_nvml: bool,
+}
+
+/// What the plugins are built for.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    tree: Tree,
+    /// The public headers of the daemons; none if there are no daemons to compare with.
+    include: Option<PathBuf>,
+}
+
+/// How the plugins are built.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct How {
+    /// Without optimisation.
+    pub(crate) debug: bool,
+    /// With provokable faults.
+    pub(crate) fault: bool,
+}
+
+/// Runs the command.
+pub(crate) fn main(args: &Args) -> Result<()> {
+    let paths = Paths::find()?;
+    if args.fake_nvml {
+        let progress = Progress::new(1, paths.logs());
+        fake_nvml(&paths, &progress)?;
+        if args.slurm.is_empty() && args.slurm_src.is_none() && !args.fault {
+            return Ok(());
+        }
+    }
+    let own = match &args.slurm_src {
+        Some(src) => Some(Own::new(src, args.slurm_build.clone())?),
+        None if args.slurm.is_empty() => Tree::of_env()?,
+        None => None,
+    };
+    let targets = match own {
+        Some(own) => vec![own_target(&paths, own)?],
+        None if !os::debian_like() => return crate::hostpkgs::explain_foreign(),
+        None => setup::ensure(&paths, &release::chosen(&args.slurm))?
+            .iter()
+            .map(Target::of)
+            .collect::<Result<_>>()?,
+    };
+    let how = How {
+        debug: args.debug,
+        fault: args.fault,
+    };
+    let progress = Progress::new(targets.len(), paths.logs());
+    for target in &targets {
+        let dir = plugins_for(&paths, target, how, &progress)?;
+        eprintln!("built: {}", paths.short(&dir).display());
+    }
+    Ok(())
+}
+
+impl Target {
+    /// The target that setup made ready.
+    pub(crate) fn of(ready: &Ready) -> Result<Self> {
+        let Some(tree) = ready.tree.clone() else {
+            bail!(
+                "the source of Slurm {} is not to be had from the archives, and plugins over \
+                 internal headers cannot be built without it. With a source tree of that version: \
+                 cargo xtask build --slurm-src <folder with META>",
+                ready.root.slurm
+            );
+        };
+        Self {
+            tree,
+            include: Some(ready.root.include()),
+        }
+        .checked()
+    }
+
+    /// The Slurm version.
+    pub(crate) fn version(&self) -> Version {
+        self.tree.version
+    }
+
+    /// Stops a build of which the source is not the daemons' own: a plugin built so would corrupt
+    /// their memory.
+    fn checked(self) -> Result<Self> {
+        let version = self.tree.version;
+        if let Some(include) = &self.include {
+            let daemon = Version::of_headers(include)?;
+            if daemon != version {
+                bail!(
+                    "the source tree {} is Slurm {version}, but the daemons' headers in {} are \
+                     Slurm {daemon}: build from the source of the very version that runs",
+                    self.tree.src.display(),
+                    include.display()
+                );
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// A tree of the admin's own, with the public headers of the daemons that it is for.
+fn own_target(paths: &Paths, own: Own) -> Result<Target> {
+    let include = public_headers(paths, own.version);
+    let progress = Progress::new(1, paths.logs());
+    let step = progress.step("configure-own", format!("looking at Slurm {}", own.version));
+    let tree = own.configured(paths, &step)?;
+    match &include {
+        Some(_) => step.done(),
+        None => step.done_with(
+            "no Slurm is installed here, so its version was not compared: see that the daemons \
+             run exactly this one",
+        ),
+    }
+    Target { tree, include }.checked()
+}
+
+fn public_headers(paths: &Paths, version: Version) -> Option<PathBuf> {
+    let named = std::env::var_os("SLURM_INCLUDE").filter(|value| !value.is_empty());
+    if let Some(named) = named {
+        return Some(named.into());
+    }
+    let root = RELEASES
+        .iter()
+        .filter_map(|release| Root::find(paths, release))
+        .find(|root| root.slurm == version);
+    if let Some(root) = root {
+        return Some(root.include());
+    }
+    let system = Path::new("/usr/include");
+    system
+        .join("slurm/slurm_version.h")
+        .is_file()
+        .then(|| system.to_owned())
+}
+
+/// Builds and checks the plugins of one target; gives back the folder they are in.
+pub(crate) fn plugins_for(
+    paths: &Paths,
+    target: &Target,
+    how: How,
+    progress: &Progress,
+) -> Result<PathBuf> {
+    let version = target.version();
+    let suffix = if how.fault { "-fault" } else { "" };
+    let plugins = plugins::of(version);
+    let step = progress.step(
+        &format!("build-{version}{suffix}"),
+        format!(
+            "building {} plugins for Slurm {version}{}",
+            plugins.len(),
+            if how.fault { ", with faults" } else { "" }
+        ),
+    );
+    let out = paths.target().join(format!("slurm-{version}"));
+    let mut cmd = cargo(paths)
+        .arg("build")
+        .arg("--target-dir")
+        .arg(&out)
+        .env("SLURM_SRC", &target.tree.src)
+        .env("SLURM_BUILD", &target.tree.build)
+        .hint("the log has the compiler's messages");
+    cmd = match &target.include {
+        Some(include) => cmd.env("SLURM_INCLUDE", include),
+        None => cmd.without_env("SLURM_INCLUDE"),
+    };
+    if !how.debug {
+        cmd = cmd.arg("--release");
+    }
+    for plugin in &plugins {
+        cmd = cmd.args(["-p", plugin.package]);
+    }
+    if how.fault {
+        let faults: Vec<String> = plugins
+            .iter()
+            .map(|plugin| format!("{}/fault", plugin.package))
+            .collect();
+        cmd = cmd.args(["--features", &faults.join(",")]);
+    }
+    cmd.run(&step)?;
+    let dir = paths.dist().join(format!("{version}{suffix}"));
+    collect(&plugins, version, &out.join(profile(how.debug)), &dir)?;
+    step.done();
+    Ok(dir)
+}
+
+/// Checks what cargo made and moves it to where Slurm's names are.
+fn collect(plugins: &[&Plugin], version: Version, from: &Path, to: &Path) -> Result<()> {
+    let made = |plugin: &Plugin| from.join(format!("lib{}", plugin.file));
+    for plugin in plugins {
+        elf::check_plugin(&made(plugin), version)?;
+    }
+    fsx::make_dir(to)?;
+    for plugin in plugins {
+        fsx::copy_atomic(&made(plugin), &to.join(plugin.file))?;
+    }
+    Ok(())
+}
+
+/// Builds the fake NVML and puts it under the names that programs look for.
+pub(crate) fn fake_nvml(paths: &Paths, progress: &Progress) -> Result<PathBuf> {
+    let step = progress.step("build-fake-nvml", "building the fake NVML");
+    let out = paths.target().join("fake-nvml");
+    cargo(paths)
+        .args([
+            "build",
+            "--release",
+            "--lib",
+            "-p",
+            "fake-nvml",
+            "--target-dir",
+        ])
+        .arg(&out)
+        .hint("the log has the compiler's messages")
+        .run(&step)?;
+    let dir = paths.dist().join("fake-nvml");
+    fsx::make_dir(&dir)?;
+    fsx::copy_atomic(
+        &out.join("release/libfake_nvml.so"),
+        &dir.join("libnvidia-ml.so.1"),
+    )?;
+    let link = dir.join("libnvidia-ml.so");
+    if fs::read_link(&link).ok().as_deref() != Some(Path::new("libnvidia-ml.so.1")) {
+        drop(fs::remove_file(&link));
+        std::os::unix::fs::symlink("libnvidia-ml.so.1", &link)
+            .with_context(|| format!("cannot make {}", link.display()))?;
+    }
+    step.done();
+    Ok(dir)
+}
+
+/// cargo, at the workspace's root, with the linking that plugins need whatever RUSTFLAGS says.
+pub(crate) fn cargo(paths: &Paths) -> Cmd {
+    let cmd =
+        Cmd::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).dir(&paths.workspace);
+    match merged_rustflags(
+        std::env::var_os("CARGO_ENCODED_RUSTFLAGS"),
+        std::env::var_os("RUSTFLAGS"),
+    ) {
+        Some((name, value)) => cmd.env(name, value),
+        None => cmd,
+    }
+}
+
+/// RUSTFLAGS in the environment replace those of .cargo/config.toml: add ours to them.
+fn merged_rustflags(
+    encoded: Option<OsString>,
+    plain: Option<OsString>,
+) -> Option<(&'static str, OsString)> {
+    let (name, mut value, space) = match (encoded, plain) {
+        (Some(encoded), _) => ("CARGO_ENCODED_RUSTFLAGS", encoded, "\x1f"),
+        (None, Some(plain)) => ("RUSTFLAGS", plain, " "),
+        (None, None) => return None,
+    };
+    if value.to_string_lossy().contains(RELRO[1]) {
+        return None;
+    }
+    for flag in RELRO {
+        if !value.is_empty() {
+            value.push(space);
+        }
+        value.push(flag);
+    }
+    Some((name, value))
+}
+
+fn profile(debug: bool) -> &'static str {
+    if debug { "debug" } else { "release" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rustflags_keep_the_relro_level() {
+        let merged = |encoded: Option<&str>, plain: Option<&str>| {
+            merged_rustflags(encoded.map(Into::into), plain.map(Into::into))
+                .map(|(name, value)| (name, value.into_string().unwrap()))
+        };
+        assert_eq!(merged(None, None), None);
+        assert_eq!(
+            merged(None, Some("-D warnings")),
+            Some(("RUSTFLAGS", "-D warnings -C relro-level=partial".to_owned()))
+        );
+        assert_eq!(
+            merged(None, Some("")),
+            Some(("RUSTFLAGS", "-C relro-level=partial".to_owned()))
+        );
+        assert_eq!(
+            merged(Some("-Dwarnings"), Some("x")),
+            Some((
+                "CARGO_ENCODED_RUSTFLAGS",
+                "-Dwarnings\x1f-C\x1frelro-level=partial".to_owned()
+            ))
+        );
+        assert_eq!(merged(None, Some("-C relro-level=partial")), None);
+    }
+
+    #[test]
+    fn a_tree_of_another_version_than_the_daemons_stops_the_build() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("slurm")).unwrap();
+        fs::write(
+            dir.path().join("slurm/slurm_version.h"),
+            "#define SLURM_VERSION_NUMBER 0x180b05\n",
+        )
+        .unwrap();
+        let target = |version| Target {
+            tree: Tree {
+                src: "/src".into(),
+                build: "/build".into(),
+                version: Version::parse(version).unwrap(),
+            },
+            include: Some(dir.path().to_owned()),
+        };
+        target("24.11.5").checked().unwrap();
+        let error = target("24.11.4").checked().unwrap_err().to_string();
+        for part in [
+            "24.11.4",
+            "24.11.5",
+            "/src",
+            &dir.path().display().to_string(),
+        ] {
+            assert!(error.contains(part), "{part} is not in {error}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The plugins that are built for each Slurm release: the one table of them.
+
+use crate::version::Version;
+
+/// A plugin.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Plugin {
+    /// The cargo package.
+    pub(crate) package: &'static str,
+    /// The file that Slurm looks for; cargo makes `lib` + the same.
+    pub(crate) file: &'static str,
+    /// The first release that knows the plugin.
+    pub(crate) since: (u8, u8),
+}
+
+const PLUGINS: [Plugin; 4] = [
+    Plugin {
+        package: "gpu-nvml",
+        file: "gpu_nvml.so",
+        since: (22, 5),
+    },
+    // AutoDetect=nvidia came with 24.11.
+    Plugin {
+        package: "gpu-nvidia",
+        file: "gpu_nvidia.so",
+        since: (24, 11),
+    },
+    Plugin {
+        package: "gpu-generic",
+        file: "gpu_generic.so",
+        since: (22, 5),
+    },
+    Plugin {
+        package: "acct-gather-energy-sgpu",
+        file: "acct_gather_energy_sgpu.so",
+        since: (22, 5),
+    },
+];
+
+/// The plugins of a Slurm version.
+pub(crate) fn of(version: Version) -> Vec<&'static Plugin> {
+    PLUGINS
+        .iter()
+        .filter(|plugin| version.at_least(plugin.since.0, plugin.since.1))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn each_release_gets_its_plugins() {
+        let files = |version| -> Vec<_> {
+            of(Version::parse(version).unwrap())
+                .iter()
+                .map(|plugin| plugin.file)
+                .collect()
+        };
+        assert!(!files("22.05.8").contains(&"gpu_nvidia.so"));
+        assert_eq!(files("24.11.5").len(), PLUGINS.len());
+        assert_eq!(files("26.05.0").len(), PLUGINS.len());
+    }
+
+    #[test]
+    fn the_table_names_packages_of_the_workspace_by_their_file() {
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let rooms = workspace.join("gres-gpu-plugin").read_dir().unwrap();
+        let manifests: Vec<String> = rooms
+            .flatten()
+            .filter_map(|dir| std::fs::read_to_string(dir.path().join("Cargo.toml")).ok())
+            .collect();
+        for plugin in &PLUGINS {
+            let package = format!("name = \"{}\"", plugin.package);
+            let lib = format!("name = \"{}\"", plugin.file.trim_end_matches(".so"));
+            assert!(
+                manifests
+                    .iter()
+                    .any(|text| text.contains(&package) && text.contains(&lib)),
+                "{}",
+                plugin.package
+            );
+        }
+    }
+}

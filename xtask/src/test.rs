@@ -1,0 +1,130 @@
+//! `cargo xtask test`: every test, with what it needs made first.
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use crate::build::{self, How, Target};
+use crate::interrupt;
+use crate::paths::Paths;
+use crate::release::{self, Release};
+use crate::run::Cmd;
+use crate::setup;
+use crate::step::{Progress, seconds};
+
+/// Run every test: those without Slurm, and those on real Slurm daemons.
+///
+/// Sets up and builds first what is missing. Daemons run in Debian roots, never on the host.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  cargo xtask test                    everything; what CI runs
+  cargo xtask test --fast             without daemons: no setup, no plugins
+  cargo xtask test --slurm 24.11 mig  tests on 24.11's daemons whose name has `mig`")]
+pub(crate) struct Args {
+    /// Run only tests whose name contains this
+    filter: Option<String>,
+    /// A Slurm release to test on, may be repeated [default: 22.05 and 24.11]
+    #[arg(long, value_name = "RELEASE", value_parser = release::parser())]
+    slurm: Vec<&'static Release>,
+    /// Only what needs no Slurm
+    #[arg(long, conflicts_with = "slurm")]
+    fast: bool,
+}
+
+/// Runs the command.
+pub(crate) fn main(args: &Args) -> Result<()> {
+    let paths = Paths::find()?;
+    let mut stages = Stages::default();
+    if !args.fast {
+        let releases = release::chosen(&args.slurm);
+        let ready = stages.run("setup", || setup::ensure(&paths, &releases))?;
+        stages.run("build", || {
+            let progress = Progress::new(1 + 2 * ready.len(), paths.logs());
+            build::fake_nvml(&paths, &progress)?;
+            for one in ready.iter().filter(|one| one.tree.is_some()) {
+                let target = Target::of(one)?;
+                for fault in [false, true] {
+                    let how = How {
+                        debug: false,
+                        fault,
+                    };
+                    build::plugins_for(&paths, &target, how, &progress)?;
+                }
+            }
+            Ok(())
+        })?;
+    }
+    stages.run("tests without Slurm", || passes(cargo_test(&paths, args)))?;
+    if !args.fast {
+        let names: Vec<&str> = release::chosen(&args.slurm)
+            .iter()
+            .map(|release| release.name)
+            .collect();
+        let suites = cargo_test(&paths, args)
+            .args(["-p", "suites"])
+            .env("SGPU_CACHE", &paths.cache)
+            .env("SGPU_DIST", paths.dist())
+            .env("SGPU_SLURM", names.join(" "));
+        stages.run("tests on daemons", || passes(suites))?;
+    }
+    eprintln!("\ntests passed: {}", stages.summary());
+    Ok(())
+}
+
+fn cargo_test(paths: &Paths, args: &Args) -> Cmd {
+    // All tests run, so that one failure does not hide another.
+    build::cargo(paths)
+        .args(["test", "--no-fail-fast"])
+        .args(&args.filter)
+}
+
+fn passes(cmd: Cmd) -> Result<()> {
+    let status = cmd.run_shown()?;
+    if !status.success() {
+        interrupt::check()?;
+        bail!("tests failed ({status}): {cmd}");
+    }
+    Ok(())
+}
+
+/// The stages so far, with their times.
+#[derive(Debug, Default)]
+struct Stages {
+    done: Vec<String>,
+}
+
+impl Stages {
+    fn run<T>(&mut self, name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let begun = Instant::now();
+        eprintln!("== {name}");
+        let outcome = work();
+        let word = if outcome.is_ok() { "" } else { " (failed)" };
+        self.done.push(format!("{name} {}{word}", seconds(begun)));
+        if outcome.is_err() {
+            eprintln!("\ntests failed: {}", self.summary());
+        }
+        outcome
+    }
+
+    fn summary(&self) -> String {
+        self.done.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_names_each_stage() {
+        let mut stages = Stages::default();
+        stages.run("one", || Ok(())).unwrap();
+        assert!(stages.run("two", || -> Result<()> { bail!("no") }).is_err());
+        let summary = stages.summary();
+        assert!(
+            summary.starts_with("one 0.0 s, two 0.0 s (failed)"),
+            "{summary}"
+        );
+    }
+}
