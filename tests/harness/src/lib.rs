@@ -1,1 +1,33 @@
-//! Under construction.
+//! Boots a real Slurm cluster in a folder: munged, slurmctld, slurmd on as many nodes as wanted, and
+//! MariaDB with slurmdbd, each from a Debian root with that release's packages. See the README.
+#![forbid(unsafe_code)]
+
+mod builder;
+mod cage;
+mod cgroup;
+mod cluster;
+pub mod conf;
+mod cores;
+mod daemon;
+mod error;
+mod exec;
+mod logs;
+mod paths;
+mod release;
+mod root;
+mod shell;
+mod teardown;
+mod topology;
+mod wait;
+
+pub use builder::{Builder, Plugins};
+pub use cage::Process;
+pub use cluster::{Cluster, JobId};
+pub use error::{Error, Result};
+pub use exec::{Exec, Output, User};
+pub use nix::sys::signal::Signal;
+pub use paths::{dist, plugins};
+pub use release::{Release, Version};
+pub use root::Root;
+pub use teardown::Report;
+pub use topology::Topology;

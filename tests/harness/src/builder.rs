@@ -1,0 +1,225 @@
+//! Describing a cluster.
+
+use std::fs;
+use std::time::Duration;
+
+use crate::cage::plan::DeviceNode;
+use crate::conf::JobAcct;
+use crate::{Cluster, Error, Release, Result, Root, paths};
+
+/// Which `gpu/*` plugins the daemons find.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Plugins {
+    /// Those of the root alone: no gpu/nvml.
+    #[default]
+    None,
+    /// The distribution's own gpu/nvml beside them.
+    Stock,
+    /// Ours in front of them, from `target/dist/<version>`.
+    Ours,
+}
+
+/// A cluster to be started.
+#[derive(Clone, Debug)]
+#[must_use = "nothing runs before `start`"]
+pub struct Builder {
+    pub(crate) release: Release,
+    pub(crate) nodes: usize,
+    pub(crate) node_prefix: Option<String>,
+    pub(crate) hwloc: String,
+    pub(crate) devices: Vec<DeviceNode>,
+    pub(crate) plugins: Plugins,
+    pub(crate) gres_conf: String,
+    pub(crate) node_gres: Option<String>,
+    pub(crate) node_extra: String,
+    pub(crate) slurm_conf_extra: String,
+    pub(crate) files: Vec<(String, String)>,
+    pub(crate) accounting: bool,
+    pub(crate) constrain_devices: bool,
+    pub(crate) job_acct: Option<JobAcct>,
+    pub(crate) slurmd_forks: bool,
+    pub(crate) slurmd_env: Vec<(String, String)>,
+    pub(crate) allowed: Vec<String>,
+    pub(crate) boot_deadline: Duration,
+}
+
+impl Builder {
+    pub(crate) fn new(release: Release) -> Self {
+        Self {
+            release,
+            nodes: 1,
+            node_prefix: None,
+            hwloc: "pack:2 numa:1 core:4 pu:1".into(),
+            devices: Vec::new(),
+            plugins: Plugins::None,
+            gres_conf: String::new(),
+            node_gres: None,
+            node_extra: String::new(),
+            slurm_conf_extra: String::new(),
+            files: Vec::new(),
+            accounting: false,
+            constrain_devices: true,
+            job_acct: None,
+            slurmd_forks: false,
+            slurmd_env: Vec::new(),
+            allowed: Vec::new(),
+            boot_deadline: Duration::from_secs(60),
+        }
+    }
+
+    /// How many nodes; 1 otherwise.
+    pub fn nodes(mut self, nodes: usize) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
+    /// Nodes are called `<prefix>1`, `<prefix>2` ...; otherwise `<cluster id>n1` ... Control groups
+    /// are named after nodes, so two clusters with the same prefix cannot live at the same time.
+    pub fn node_prefix(mut self, prefix: &str) -> Self {
+        self.node_prefix = Some(prefix.to_owned());
+        self
+    }
+
+    /// Each node's processors, as hwloc's synthetic description; `pack:2 numa:1 core:4 pu:1`
+    /// otherwise.
+    pub fn cpus_hwloc(mut self, description: &str) -> Self {
+        description.clone_into(&mut self.hwloc);
+        self
+    }
+
+    /// Plain `/dev/nvidia0` ... on each node, with no NVML.
+    pub fn gpu_devices(mut self, count: u32) -> Self {
+        self.devices = (0..count)
+            .map(|minor| DeviceNode {
+                path: format!("/dev/nvidia{minor}"),
+                major: 195,
+                minor,
+            })
+            .collect();
+        self
+    }
+
+    /// Which `gpu/*` plugins the daemons find.
+    pub fn plugins(mut self, plugins: Plugins) -> Self {
+        self.plugins = plugins;
+        self
+    }
+
+    /// gres.conf.
+    pub fn gres_conf(mut self, text: &str) -> Self {
+        text.clone_into(&mut self.gres_conf);
+        self
+    }
+
+    /// Each node's `Gres=` in slurm.conf, `gpu:8`.
+    pub fn node_gres(mut self, gres: &str) -> Self {
+        self.node_gres = Some(gres.to_owned());
+        self
+    }
+
+    /// More of each node's line in slurm.conf.
+    pub fn node_extra(mut self, text: &str) -> Self {
+        text.clone_into(&mut self.node_extra);
+        self
+    }
+
+    /// Lines of slurm.conf that replace ours of the same key, or are added.
+    pub fn slurm_conf_extra(mut self, text: &str) -> Self {
+        self.slurm_conf_extra.push_str(text);
+        self.slurm_conf_extra.push('\n');
+        self
+    }
+
+    /// Another file in /etc/slurm.
+    pub fn etc_slurm(mut self, name: &str, text: &str) -> Self {
+        self.files.push((name.to_owned(), text.to_owned()));
+        self
+    }
+
+    /// With MariaDB and slurmdbd; without otherwise.
+    pub fn accounting(mut self, yes: bool) -> Self {
+        self.accounting = yes;
+        self
+    }
+
+    /// Jobs open the devices they were given, no others; so otherwise too.
+    pub fn constrain_devices(mut self, yes: bool) -> Self {
+        self.constrain_devices = yes;
+        self
+    }
+
+    /// Gathers jobs' accounting data (`jobacct_gather/linux`, 1).
+    pub fn job_acct(mut self, plugin: &str, seconds: u32) -> Self {
+        self.job_acct = Some(JobAcct {
+            plugin: plugin.to_owned(),
+            seconds,
+        });
+        self
+    }
+
+    /// slurmd goes to the background, as it does when an admin starts it by hand; as a unit of
+    /// systemd it stays in the foreground, and so it does here otherwise.
+    pub fn slurmd_forks(mut self, yes: bool) -> Self {
+        self.slurmd_forks = yes;
+        self
+    }
+
+    /// A variable in slurmd's environment.
+    pub fn slurmd_env(mut self, name: &str, value: &str) -> Self {
+        self.slurmd_env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Lets lines of the logs pass that would fail the test at teardown.
+    pub fn allow_log(mut self, pattern: &str) -> Self {
+        self.allowed.push(pattern.to_owned());
+        self
+    }
+
+    /// How long each step of the boot may take; 60 seconds otherwise.
+    pub fn boot_deadline(mut self, deadline: Duration) -> Self {
+        self.boot_deadline = deadline;
+        self
+    }
+
+    /// Boots it: returns when every node is idle.
+    ///
+    /// # Errors
+    /// When something is not set up, or a daemon does not come up.
+    pub fn start(self) -> Result<Cluster> {
+        Cluster::boot(self)
+    }
+
+    /// The folders of plugins for PluginDir: ours are copied to `/opt/sgpu/plugins`.
+    pub(crate) fn plugin_dirs(&self, root: &Root, copies: &std::path::Path) -> Result<Vec<String>> {
+        fs::create_dir_all(copies).map_err(Error::file("make", copies))?;
+        let own = match self.plugins {
+            Plugins::None => return Ok(Vec::new()),
+            Plugins::Stock => vec![paths::stock_plugin(root.version)?],
+            Plugins::Ours => {
+                let dir = paths::plugins(root.version);
+                let plugins = fs::read_dir(&dir)
+                    .map_err(|_| Error::NotSetUp(format!("no plugins in {}", dir.display())))?;
+                plugins
+                    .filter_map(|entry| Some(entry.ok()?.path()))
+                    .filter(|path| path.extension().is_some_and(|extension| extension == "so"))
+                    .collect()
+            }
+        };
+        if own.is_empty() {
+            return Err(Error::NotSetUp(format!(
+                "no plugins for Slurm {}",
+                root.version
+            )));
+        }
+        for plugin in own {
+            let name = plugin.file_name().unwrap_or_default();
+            fs::copy(&plugin, copies.join(name))
+                .map_err(|_| Error::NotSetUp(format!("no {}", plugin.display())))?;
+        }
+        Ok(vec![
+            "/opt/sgpu/plugins".into(),
+            format!("{}/slurm-wlm", root.libdir),
+        ])
+    }
+}

@@ -1,0 +1,82 @@
+//! The processes of a cage, as the host sees them.
+
+use std::fs;
+use std::path::PathBuf;
+
+/// A process inside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its id on the host.
+    pub host_pid: i32,
+    /// Its id inside.
+    pub pid: i32,
+    /// Its parent's id on the host.
+    pub parent: i32,
+    /// Its short name.
+    pub name: String,
+    /// Its command line.
+    pub command: String,
+    /// It has ended and waits for its parent.
+    pub zombie: bool,
+}
+
+/// All processes of the PID namespace in which `init` is the first.
+pub(crate) fn list(init: i32) -> Vec<Process> {
+    let namespace = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+    // An ended init has no namespace to compare with.
+    let Some(ours) = namespace(init) else {
+        return Vec::new();
+    };
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid| namespace(*pid).as_ref() == Some(&ours))
+        .filter_map(read)
+        .collect()
+}
+
+fn read(host_pid: i32) -> Option<Process> {
+    let dir = PathBuf::from(format!("/proc/{host_pid}"));
+    let status = fs::read_to_string(dir.join("status")).ok()?;
+    let command = fs::read(dir.join("cmdline")).unwrap_or_default();
+    let command = String::from_utf8_lossy(&command)
+        .replace('\0', " ")
+        .trim()
+        .to_owned();
+    parse(host_pid, &status, command)
+}
+
+fn parse(host_pid: i32, status: &str, command: String) -> Option<Process> {
+    let field = |name: &str| {
+        status
+            .lines()
+            .find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
+    };
+    Some(Process {
+        host_pid,
+        pid: field("NSpid")?.split_whitespace().last()?.parse().ok()?,
+        parent: field("PPid")?.parse().ok()?,
+        name: field("Name")?.to_owned(),
+        command,
+        zombie: field("State")?.starts_with(['Z', 'X']),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_file_gives_both_ids() {
+        let status =
+            "Name:\tslurmd\nState:\tS (sleeping)\nPid:\t4242\nPPid:\t4000\nNSpid:\t4242\t17\n";
+        let process = parse(4242, status, "slurmd -D".into()).unwrap();
+        assert_eq!(
+            (process.pid, process.parent, process.zombie),
+            (17, 4000, false)
+        );
+        assert_eq!(process.name, "slurmd");
+    }
+}
