@@ -171,6 +171,8 @@ impl Board {
                 gpus.push(gpu(&whole, &seed, position, device)?);
             }
         }
+        // NVML numbers devices by address.
+        gpus.sort_by_key(|gpu| gpu.pci);
         unique("pci", gpus.iter().map(|gpu| gpu.pci.to_string()))?;
         unique("minor", gpus.iter().map(|gpu| gpu.minor.to_string()))?;
         unique("uuid", gpus.iter().map(|gpu| gpu.uuid.clone()))?;

@@ -8,7 +8,7 @@ use nvml_wrapper_sys::bindings::{nvmlDeviceAddressingMode_t, nvmlGpuP2PStatus_t}
 use super::entry::Target;
 use super::exports;
 use super::handle::Handle;
-use super::out::{Answer, Out, Supported as _, list};
+use super::out::{Answer, Out, Supported as _, list_or_count};
 use crate::board::Gpu;
 use crate::cpulist;
 use crate::scenario::{CpuAffinity, RemoteKind};
@@ -58,13 +58,13 @@ exports! {
         (t; level: c_uint, count: Out<c_uint>, devices: Out<Handle>) => {
         let others = t.board.gpus.iter().filter(|gpu| gpu.position != t.position);
         let near = others.filter(|gpu| common_ancestor(t.gpu, gpu) == level).map(Handle::gpu);
-        list(count, devices, &near.collect::<Vec<_>>())
+        list_or_count(count, devices, &near.collect::<Vec<_>>())
     }
 
     system [nvmlSystemGetTopologyGpuSet]
         (board; cpu: c_uint, count: Out<c_uint>, devices: Out<Handle>) => {
         let near = board.gpus.iter().filter(|gpu| gpu.cpus.contains(&(cpu as usize)));
-        list(count, devices, &near.map(Handle::gpu).collect::<Vec<_>>())
+        list_or_count(count, devices, &near.map(Handle::gpu).collect::<Vec<_>>())
     }
 
     device [nvmlDeviceOnSameBoard] (t; other: Handle, same: Out<c_int>) => {

@@ -10,7 +10,7 @@ use nvml_wrapper_sys::bindings::{
 use super::entry::Target;
 use super::exports;
 use super::identity::address_info;
-use super::out::{Out, Supported as _, version};
+use super::out::{Out, Supported as _, version as version_of};
 use crate::pci::PciAddress;
 use crate::scenario::{Fabric, FabricState, LinkErrors, NvLink, RemoteKind};
 use crate::status::Status;
@@ -75,43 +75,73 @@ exports! {
         t.change(|settings| settings.nvlink_errors_cleared = Some(true))
     }
 
-    device [nvmlDeviceGetGpuFabricInfo] (t; info: Out<nvmlGpuFabricInfo_t>) => {
-        let fabric = t.fabric.as_ref().supported()?;
-        info.set(nvmlGpuFabricInfo_t {
-            clusterUuid: cluster(fabric),
-            status: fabric.status.unwrap_or(Status::SUCCESS).0,
-            cliqueId: fabric.clique_id.unwrap_or(0),
-            state: state(fabric),
-        })
+    device [nvmlDeviceGetGpuFabricInfo] (t; info: Out<FabricInfo>) => {
+        info.set(FabricInfo::of(t.fabric.as_ref().supported()?))
     }
 
-    device [nvmlDeviceGetGpuFabricInfoV] (t; info: Out<nvmlGpuFabricInfo_v3_t>) => {
-        let asked = info.as_start::<c_uint>().get()?;
+    device [nvmlDeviceGetGpuFabricInfoV] (t; info: Out<FabricInfoV3>) => {
+        let version = info.as_start::<c_uint>().get()?;
         let fabric = t.fabric.as_ref().supported()?;
-        let status = fabric.status.unwrap_or(Status::SUCCESS).0;
-        let clique = fabric.clique_id.unwrap_or(0);
-        let mask = fabric.health_mask.unwrap_or(0);
-        if asked == version::<nvmlGpuFabricInfo_v3_t>(3) {
-            info.set(nvmlGpuFabricInfo_v3_t {
-                version: asked,
-                clusterUuid: cluster(fabric),
-                status,
-                cliqueId: clique,
-                state: state(fabric),
-                healthMask: mask,
-                healthSummary: fabric.health_summary.unwrap_or(0),
-            })
-        } else if asked == version::<nvmlGpuFabricInfo_v2_t>(2) {
-            info.as_start::<nvmlGpuFabricInfo_v2_t>().set(nvmlGpuFabricInfo_v2_t {
-                version: asked,
-                clusterUuid: cluster(fabric),
-                status,
-                cliqueId: clique,
-                state: state(fabric),
-                healthMask: mask,
-            })
+        let second = FabricInfoV2 {
+            version,
+            first: FabricInfo::of(fabric),
+            health_mask: fabric.health_mask.unwrap_or(0),
+        };
+        if version == version_of::<FabricInfoV3>(3) {
+            let health_summary = fabric.health_summary.unwrap_or(0).into();
+            info.set(FabricInfoV3 { second, health_summary })
+        } else if version == version_of::<FabricInfoV2>(2) {
+            info.as_start().set(second)
         } else {
             Err(Status::ARGUMENT_VERSION_MISMATCH)
+        }
+    }
+}
+
+/// `nvmlGpuFabricInfo_t`. NVML has bytes where words stand here, for `state` and the later
+/// `healthSummary`; NVIDIA's Python binding reads words, so the padding must be 0.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct FabricInfo {
+    cluster_uuid: [u8; 16],
+    status: c_uint,
+    clique_id: c_uint,
+    state: c_uint,
+}
+
+/// `nvmlGpuFabricInfo_v2_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct FabricInfoV2 {
+    version: c_uint,
+    first: FabricInfo,
+    health_mask: c_uint,
+}
+
+/// `nvmlGpuFabricInfo_v3_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct FabricInfoV3 {
+    second: FabricInfoV2,
+    health_summary: c_uint,
+}
+
+const _: () = assert!(size_of::<FabricInfo>() == size_of::<nvmlGpuFabricInfo_t>());
+const _: () = assert!(size_of::<FabricInfoV2>() == size_of::<nvmlGpuFabricInfo_v2_t>());
+const _: () = assert!(size_of::<FabricInfoV3>() == size_of::<nvmlGpuFabricInfo_v3_t>());
+
+impl FabricInfo {
+    fn of(fabric: &Fabric) -> Self {
+        Self {
+            cluster_uuid: cluster(fabric),
+            status: fabric.status.unwrap_or(Status::SUCCESS).0,
+            clique_id: fabric.clique_id.unwrap_or(0),
+            state: match fabric.state.unwrap_or(FabricState::NotSupported) {
+                FabricState::NotSupported => 0,
+                FabricState::NotStarted => 1,
+                FabricState::InProgress => 2,
+                FabricState::Completed => 3,
+            },
         }
     }
 }
@@ -188,15 +218,6 @@ pub(super) fn error_count(t: &Target<'_>, link: c_uint, counter: c_uint) -> Resu
         4 => errors.ecc_data,
         _ => return Err(Status::INVALID_ARGUMENT),
     })
-}
-
-fn state(fabric: &Fabric) -> u8 {
-    match fabric.state.unwrap_or(FabricState::NotSupported) {
-        FabricState::NotSupported => 0,
-        FabricState::NotStarted => 1,
-        FabricState::InProgress => 2,
-        FabricState::Completed => 3,
-    }
 }
 
 fn cluster(fabric: &Fabric) -> [u8; 16] {

@@ -142,6 +142,17 @@ pub(super) fn list<T: Copy>(count: Out<c_uint>, buffer: Out<T>, values: &[T]) ->
     buffer.fill(values)
 }
 
+/// The topology calls' protocol: without a buffer only the count is told, and that is a success.
+pub(super) fn list_or_count<T: Copy>(count: Out<c_uint>, buffer: Out<T>, values: &[T]) -> Answer {
+    let room = count.get()? as usize;
+    if room == 0 || buffer.is_null() {
+        return count.set(count_of(values.len()));
+    }
+    let kept = values.get(..room).unwrap_or(values);
+    count.set(count_of(kept.len()))?;
+    buffer.fill(kept)
+}
+
 /// A count for C.
 pub(super) fn count_of(length: usize) -> c_uint {
     c_uint::try_from(length).unwrap_or(c_uint::MAX)

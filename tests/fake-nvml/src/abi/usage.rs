@@ -17,6 +17,9 @@ use crate::status::Status;
 /// How long a utilisation figure looks back, in µs.
 const PERIOD_US: c_uint = 167_000;
 
+/// Room of the driver's ring of process samples.
+const RING: usize = 100;
+
 /// Samples of the ring that `nvmlDeviceGetSamples` reads, and their distance in µs.
 const SAMPLES: i128 = 100;
 const SAMPLE_US: i128 = 100_000;
@@ -75,8 +78,9 @@ exports! {
         whole(t)?;
         let all = process_samples(t);
         if samples.is_null() {
-            count.set(count_of(all.len()))?;
-            return if all.is_empty() { Ok(()) } else { Err(Status::INSUFFICIENT_SIZE) };
+            // How many there can be, not how many there are.
+            count.set(count_of(all.len().max(RING)))?;
+            return Err(Status::INSUFFICIENT_SIZE);
         }
         let new: Vec<_> = all.into_iter().filter(|sample| sample.timeStamp > since).map(|sample| {
             nvmlProcessUtilizationSample_t {
