@@ -8,16 +8,9 @@ use std::process::Command;
 /// The binding's release; it asks for the newest version of each call.
 const BINDING: &str = "nvidia-ml-py==13.615.71";
 
-/// The folder with the binding, installed below cargo's target folder at first use.
+/// The folder with the binding, installed in cargo's target folder at first use.
 fn binding() -> Result<PathBuf, String> {
-    let target = support::built_library();
-    let target = target
-        .ancestors()
-        .find(|path| path.join("CACHEDIR.TAG").exists());
-    let folder = match target {
-        Some(target) => target.join("fake-nvml-python"),
-        None => std::env::temp_dir().join("fake-nvml-python"),
-    };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nvidia-ml-py");
     if folder.join("pynvml.py").exists() {
         return Ok(folder);
     }

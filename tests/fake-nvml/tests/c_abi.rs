@@ -55,15 +55,12 @@ fn nothing_before_init_and_after_shutdown() {
 #[test]
 fn no_scenario_is_no_driver() {
     let fake = Fake::load(&Scenario::board("4xt4"));
+    // SAFETY: takes nothing.
+    let init = || unsafe { fake.lib.nvmlInit_v2() };
     std::fs::remove_file(fake.path("scenario.toml")).unwrap();
-    // SAFETY: takes nothing.
-    assert_eq!(
-        unsafe { fake.lib.nvmlInit_v2() },
-        Status::DRIVER_NOT_LOADED.0
-    );
+    assert_eq!(init(), Status::DRIVER_NOT_LOADED.0);
     std::fs::write(fake.path("scenario.toml"), "boord = 1\n").unwrap();
-    // SAFETY: takes nothing.
-    assert_eq!(unsafe { fake.lib.nvmlInit_v2() }, Status::UNKNOWN.0);
+    assert_eq!(init(), Status::UNKNOWN.0);
 }
 
 #[test]
