@@ -5,6 +5,10 @@
 //! [`board`] resolves them, [`fixture`] makes the matching /sys, /proc and /dev, [`calls`] reads
 //! back which NVML calls each process made.
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod abi;
 pub mod board;
 pub mod calls;
