@@ -221,8 +221,10 @@ impl Apt {
     pub(crate) fn get_each(&self, args: &[&str]) -> Vec<Cmd> {
         ARCHIVES
             .iter()
-            .map(|(name, _)| {
-                let list = self.dir.join(name);
+            .map(|(name, _)| self.dir.join(name))
+            // A suite may have no security archive.
+            .filter(|list| fs::read_to_string(list).is_ok_and(|text| text.contains("deb-src")))
+            .map(|list| {
                 self.get(&["-o", &format!("Dir::Etc::sourcelist={}", list.display())])
                     .args(args)
             })

@@ -35,6 +35,7 @@ pub(crate) struct Cmd {
 /// What a failed program leaves for a person to read.
 #[derive(Debug)]
 pub(crate) struct Failed {
+    step: String,
     command: String,
     status: String,
     log: PathBuf,
@@ -51,13 +52,13 @@ impl Failed {
 
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "a command failed ({})", self.status)?;
+        writeln!(f, "{} failed ({})\n", self.step, self.status)?;
         writeln!(f, "  command: {}", self.command)?;
         writeln!(f, "  log:     {}, its last lines:", self.log.display())?;
         for line in self.tail.lines() {
             writeln!(f, "    | {line}")?;
         }
-        write!(f, "  what to do: {}", self.hint)
+        write!(f, "\n  what to do: {}", self.hint)
     }
 }
 
@@ -143,7 +144,7 @@ impl Cmd {
         let errors = log.try_clone().context("cannot share the log")?;
         let mut child = self.spawn(Stdio::from(log), Stdio::from(errors))?;
         let status = wait(&mut child, Some(step))?;
-        self.judge(status, step.log(), start)
+        self.judge(status, step, start)
     }
 
     /// Runs to the end with the terminal's own output, for programs whose output people want to
@@ -207,16 +208,18 @@ impl Cmd {
             .with_context(|| format!("cannot start {self}"))
     }
 
-    fn judge(&self, status: ExitStatus, log: &Path, start: u64) -> Result<()> {
+    fn judge(&self, status: ExitStatus, step: &Step<'_>, start: u64) -> Result<()> {
         if status.success() {
             return Ok(());
         }
         interrupt::check()?;
+        let log = step.log();
         let bytes = fs::read(log).unwrap_or_default();
         let ours = usize::try_from(start)
             .ok()
             .and_then(|from| bytes.get(from..));
         Err(Failed {
+            step: step.title().to_owned(),
             command: self.to_string(),
             status: status.to_string(),
             log: log.to_owned(),

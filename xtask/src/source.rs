@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -21,6 +22,8 @@ const PACKAGE: &str = "slurm-wlm";
 const COMPLETE: &str = ".complete";
 /// In the cache: the archives have not this version.
 const ABSENT: &str = ".absent";
+/// How long a setup believes that note.
+const LOOK_AGAIN: Duration = Duration::from_secs(24 * 3600);
 /// In `target/slurm/<version>`: configured to the end.
 const CONFIGURED: &str = ".configured";
 
@@ -156,10 +159,10 @@ fn cached(paths: &Paths, version: Version) -> PathBuf {
     paths.cache.join("src").join(version.to_string())
 }
 
-/// Whether an earlier run found that the archives have not the source of a version. Removing the
-/// note (or the cache) makes the next setup look again.
+/// Whether a run of the last day found that the archives have not the source of a version.
 pub(crate) fn is_given_up(paths: &Paths, version: Version) -> bool {
-    cached(paths, version).join(ABSENT).is_file()
+    let noted = fs::metadata(cached(paths, version).join(ABSENT)).and_then(|meta| meta.modified());
+    noted.is_ok_and(|when| when.elapsed().is_ok_and(|age| age < LOOK_AGAIN))
 }
 
 /// Notes that the archives have not the source of a version, and why.

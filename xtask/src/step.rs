@@ -83,6 +83,13 @@ pub(crate) struct Step<'a> {
 }
 
 impl Step<'_> {
+    /// What the step does, without its number.
+    pub(crate) fn title(&self) -> &str {
+        self.title
+            .split_once("] ")
+            .map_or(self.title.as_str(), |(_, title)| title)
+    }
+
     /// The step's log file.
     pub(crate) fn log(&self) -> &Path {
         &self.log
