@@ -4,6 +4,7 @@
 //! processes see the same counter and a test can work out the true joules. Times are kept in
 //! microseconds and power in milliwatts; their product, nanojoules, is exact.
 
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::scenario::{Cycle, Device};
@@ -156,11 +157,14 @@ fn repeated(steps: &[(i128, i128)], elapsed: i128) -> i128 {
 
 /// When this machine booted, in µs since 1970; 0 if /proc does not say.
 pub(crate) fn boot_micros() -> i128 {
-    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    let line = stat.lines().find_map(|line| line.strip_prefix("btime "));
-    line.and_then(|seconds| seconds.trim().parse::<i128>().ok())
-        .unwrap_or(0)
-        * 1_000_000
+    static BOOT: OnceLock<i128> = OnceLock::new();
+    *BOOT.get_or_init(|| {
+        let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+        let line = stat.lines().find_map(|line| line.strip_prefix("btime "));
+        line.and_then(|seconds| seconds.trim().parse::<i128>().ok())
+            .unwrap_or(0)
+            * 1_000_000
+    })
 }
 
 #[cfg(test)]

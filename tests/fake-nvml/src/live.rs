@@ -24,11 +24,14 @@ struct Stamp(i64, i64, u64, u64);
 struct Cache {
     stamp: Option<Stamp>,
     board: Option<Arc<Board>>,
+    /// Minor numbers of the devices that this process may not open.
+    forbidden: Vec<u32>,
 }
 
 static CACHE: Mutex<Cache> = Mutex::new(Cache {
     stamp: None,
     board: None,
+    forbidden: Vec::new(),
 });
 static COMM: Mutex<(u32, String)> = Mutex::new((0, String::new()));
 
@@ -89,7 +92,12 @@ pub(crate) fn board() -> Result<Arc<Board>, Status> {
         match read {
             // Cut to nothing, about to be written: not a machine without GPUs.
             Ok(_) if stamp.as_ref().is_some_and(|stamp| stamp.2 == 0) => {}
-            Ok(board) => cache.board = Some(Arc::new(board)),
+            Ok(mut board) => {
+                board
+                    .gpus
+                    .retain(|gpu| !cache.forbidden.contains(&gpu.minor));
+                cache.board = Some(Arc::new(board));
+            }
             Err(error) => complain(&error.to_string()),
         }
         cache.stamp = stamp;
@@ -102,6 +110,40 @@ pub(crate) fn board() -> Result<Arc<Board>, Status> {
             Err(Status::DRIVER_NOT_LOADED)
         }
     }
+}
+
+/// The board for a process that initialises NVML: a device whose file a device cgroup keeps from
+/// the process is not on it, as with the real library. (Opening one that is allowed fails with
+/// ENXIO, since no driver stands behind it.)
+pub(crate) fn board_for_init() -> Result<Arc<Board>, Status> {
+    let whole = {
+        locked(&CACHE).forbidden.clear();
+        locked(&CACHE).stamp = None;
+        board()?
+    };
+    let forbidden: Vec<u32> = whole
+        .gpus
+        .iter()
+        .map(|gpu| gpu.minor)
+        .filter(|minor| is_forbidden(*minor))
+        .collect();
+    if forbidden.is_empty() {
+        return Ok(whole);
+    }
+    {
+        let mut cache = locked(&CACHE);
+        cache.forbidden = forbidden;
+        cache.stamp = None;
+    }
+    board()
+}
+
+fn is_forbidden(minor: u32) -> bool {
+    std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(format!("/dev/nvidia{minor}"))
+        .is_err_and(|error| error.raw_os_error() == Some(libc::EPERM))
 }
 
 /// Tells whoever looks at the process's stderr, once for each message.

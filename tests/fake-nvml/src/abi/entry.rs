@@ -112,7 +112,7 @@ pub(super) fn instance(
 /// `nvmlInit` in all its forms.
 pub(super) fn init(call: &str) -> nvmlReturn_t {
     guarded(|| {
-        let board = live::board()?;
+        let board = live::board_for_init()?;
         pass(Duration::from_micros(
             board.scenario.init_latency_us.unwrap_or(0),
         ));
