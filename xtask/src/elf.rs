@@ -11,14 +11,8 @@ use object::{Object, ObjectSection, ObjectSymbol};
 
 use crate::version::Version;
 
-/// Each plugin type's common exports.
-const EXPORTS: [&str; 5] = [
-    "plugin_type",
-    "plugin_name",
-    "plugin_version",
-    "init",
-    "fini",
-];
+/// What Slurm looks for in a plugin of any type.
+const EXPORTS: [&str; 3] = ["plugin_type", "plugin_name", "plugin_version"];
 
 /// Checks a plugin that was built for a Slurm version.
 pub(crate) fn check_plugin(path: &Path, version: Version) -> Result<()> {
