@@ -206,7 +206,8 @@ pub(crate) fn plugins_for(
             if how.fault { ", with faults" } else { "" }
         ),
     );
-    let out = paths.target().join(format!("slurm-{version}"));
+    // A dir for the faults too: in one, each kind would be linked anew after the other.
+    let out = paths.target().join(format!("slurm-{version}{suffix}"));
     let mut cmd = cargo(paths)
         .arg("build")
         .arg("--target-dir")

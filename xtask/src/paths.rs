@@ -10,7 +10,7 @@
 //! target/
 //!   logs/<step>.log                what each step printed
 //!   slurm/<version>/{src,build}    Slurm's source, and its configured build folder
-//!   slurm-<version>/               cargo's target dir of that release
+//!   slurm-<version>[-fault]/       cargo's target dir of that release
 //!   dist/<version>[-fault]/*.so    plugins
 //!   dist/fake-nvml/                libnvidia-ml.so.1 and the link libnvidia-ml.so
 //! ```
