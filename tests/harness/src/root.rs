@@ -81,6 +81,18 @@ impl Root {
         self.version
     }
 
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its library folder, `/usr/lib/x86_64-linux-gnu` as a rule.
+    #[must_use]
+    pub fn libdir(&self) -> &str {
+        &self.libdir
+    }
+
     /// Whether it has a file.
     pub(crate) fn has(&self, path: &str) -> bool {
         // Absolute links (Debian's alternatives) lead out of the root: the link itself counts.

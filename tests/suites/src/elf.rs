@@ -37,7 +37,9 @@ impl SharedObject {
         };
         let endian = file.endian();
         let header = file.elf_header();
-        let segments = header.program_headers(endian, &*data).expect("program headers");
+        let segments = header
+            .program_headers(endian, &*data)
+            .expect("program headers");
         let strings = file
             .elf_section_table()
             .dynamic(endian, &*data)
@@ -53,20 +55,24 @@ impl SharedObject {
         let (entries, strings) = strings.expect("a shared object");
         for entry in entries {
             let value = entry.d_val(endian);
-            match entry.tag32(endian) {
-                Some(elf::DT_NEEDED) => {
+            match entry.tag(endian) {
+                elf::DT_NEEDED => {
                     let at = u32::try_from(value).expect("a string's place");
                     let library = strings.get(at).expect("a library's name");
                     needed.insert(String::from_utf8_lossy(library).into_owned());
                 }
-                Some(elf::DT_BIND_NOW) => binds_now = true,
-                Some(elf::DT_FLAGS) => binds_now |= value & u64::from(elf::DF_BIND_NOW) != 0,
-                Some(elf::DT_FLAGS_1) => binds_now |= value & u64::from(elf::DF_1_NOW) != 0,
+                elf::DT_BIND_NOW => binds_now = true,
+                elf::DT_FLAGS => binds_now |= value & elf::DF_BIND_NOW.0 != 0,
+                elf::DT_FLAGS_1 => binds_now |= value & elf::DF_1_NOW.0 != 0,
                 _ => {}
             }
         }
         Self {
-            exports: file.dynamic_symbols().filter(ObjectSymbol::is_definition).map(|s| name(&s)).collect(),
+            exports: file
+                .dynamic_symbols()
+                .filter(|symbol| !symbol.is_undefined())
+                .map(|s| name(&s))
+                .collect(),
             undefined: file
                 .dynamic_symbols()
                 .filter(|symbol| symbol.is_undefined() && !symbol.is_weak())
@@ -76,7 +82,8 @@ impl SharedObject {
             needed,
             binds_now,
             executable_stack: segments.iter().any(|segment| {
-                segment.p_type(endian) == elf::PT_GNU_STACK && segment.p_flags(endian) & elf::PF_X != 0
+                segment.p_type(endian) == elf::PT_GNU_STACK
+                    && segment.p_flags(endian).0 & elf::PF_X.0 != 0
             }),
         }
     }

@@ -3,4 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod elf;
+pub mod jobs;
 pub mod plugins;
+pub mod sacct;
+pub mod sandbox;

@@ -22,7 +22,12 @@ const GPU_SYMS: [&str; 2] = ["src/interfaces/gpu.c", "src/common/gpu.c"];
 /// The plugins of a release.
 #[must_use]
 pub fn of(release: Release) -> Vec<Plugin> {
-    let gpu = |file, plugin_type| Plugin { file, plugin_type, exports: "gpu.txt", syms: GPU_SYMS };
+    let gpu = |file, plugin_type| Plugin {
+        file,
+        plugin_type,
+        exports: "gpu.txt",
+        syms: GPU_SYMS,
+    };
     let mut plugins = vec![
         gpu("gpu_nvml.so", "gpu/nvml"),
         gpu("gpu_generic.so", "gpu/generic"),
@@ -63,9 +68,15 @@ pub fn expected_exports(release: Release, plugin: &Plugin) -> Vec<String> {
 /// When there is none.
 #[must_use]
 pub fn source(version: &str) -> PathBuf {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/slurm").join(version).join("src");
-    assert!(path.is_dir(), "{} is not there: run `cargo xtask setup`", path.display());
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../target/slurm")
+        .join(version)
+        .join("src");
+    assert!(
+        path.is_dir(),
+        "{} is not there: run `cargo xtask setup`",
+        path.display()
+    );
     path
 }
 
@@ -83,5 +94,9 @@ pub fn syms(source: &Path, files: [&str; 2]) -> Vec<String> {
     let text = std::fs::read_to_string(&path).expect("a source file");
     let (_, after) = text.split_once("*syms[] = {").expect("a list of symbols");
     let (list, _) = after.split_once("};").expect("the end of the list");
-    list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+    list.split('"')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect()
 }

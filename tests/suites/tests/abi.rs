@@ -21,7 +21,12 @@ fn for_each_plugin(check: impl Fn(Release, &Root, &Plugin, &SharedObject)) {
 fn exports_are_the_committed_list() {
     for_each_plugin(|release, _, plugin, object| {
         let exports: Vec<_> = object.exports.iter().cloned().collect();
-        assert_eq!(exports, plugins::expected_exports(release, plugin), "{release} {}", plugin.file);
+        assert_eq!(
+            exports,
+            plugins::expected_exports(release, plugin),
+            "{release} {}",
+            plugin.file
+        );
     });
 }
 
@@ -29,9 +34,17 @@ fn exports_are_the_committed_list() {
 fn all_that_slurm_looks_up_is_there() {
     for_each_plugin(|release, root, plugin, object| {
         let syms = plugins::syms(&plugins::source(&root.version().to_string()), plugin.syms);
-        assert!(syms.len() > 4, "{release}: the list of {} was not read: {syms:?}", plugin.file);
+        assert!(
+            syms.len() > 4,
+            "{release}: the list of {} was not read: {syms:?}",
+            plugin.file
+        );
         for symbol in syms {
-            assert!(object.exports.contains(&symbol), "{release} {}: no {symbol}", plugin.file);
+            assert!(
+                object.exports.contains(&symbol),
+                "{release} {}: no {symbol}",
+                plugin.file
+            );
         }
     });
 }
@@ -43,7 +56,11 @@ fn all_that_a_plugin_needs_is_in_the_daemon() {
         let mut offered = SharedObject::read(&libdir.join("slurm-wlm/libslurmfull.so")).exports;
         for library in &object.needed {
             let path = libdir.join(library);
-            let path = if path.exists() { path } else { root.path().join("lib64").join(library) };
+            let path = if path.exists() {
+                path
+            } else {
+                root.path().join("lib64").join(library)
+            };
             offered.extend(SharedObject::read(&path).exports);
         }
         let missing: BTreeSet<_> = object.undefined.difference(&offered).collect();
@@ -68,7 +85,14 @@ fn plugins_open_lazily_and_bring_no_library_of_their_own() {
 #[test]
 fn the_reader_sees_what_is_there() {
     let root = Root::open(Release::Slurm24_11).unwrap();
-    let libc = SharedObject::read(&Path::new(root.path()).join(format!("{}/libc.so.6", root.libdir().trim_start_matches('/'))));
+    let libc = SharedObject::read(&Path::new(root.path()).join(format!(
+        "{}/libc.so.6",
+        root.libdir().trim_start_matches('/')
+    )));
     assert!(libc.exports.contains("dlopen") && !libc.exports.contains("gpu_p_energy_read"));
-    assert!(libc.needed.iter().any(|library| library.starts_with("ld-linux")));
+    assert!(
+        libc.needed
+            .iter()
+            .any(|library| library.starts_with("ld-linux"))
+    );
 }

@@ -1,0 +1,164 @@
+//! Each plugin opened as Slurm opens it: a hundred times over, called with NULL, and with a build that
+//! panics in every hook.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use harness::{Release, Root};
+use suites::plugins::{self, Plugin};
+use suites::sandbox::Sandbox;
+
+struct Loader {
+    sandbox: Sandbox,
+    libslurmfull: String,
+}
+
+impl Loader {
+    fn new(root: &Root) -> Self {
+        Self {
+            sandbox: Sandbox::new(root.path()).with(&built("sgpu-loader")),
+            libslurmfull: format!("{}/slurm-wlm/libslurmfull.so", root.libdir()),
+        }
+    }
+
+    /// What the loader prints; it must end well.
+    fn run(&self, daemon: &str, plugin: &Path, action: &[&str]) -> Vec<String> {
+        let inside = format!("/opt/{}", plugin.file_name().unwrap().to_str().unwrap());
+        let mut words = vec![
+            "/opt/sgpu-loader",
+            "--libslurmfull",
+            &self.libslurmfull,
+            "--as",
+            daemon,
+            inside.as_str(),
+        ];
+        words.extend(action);
+        let said = self.sandbox.clone().with(plugin).run(&words);
+        let errors = String::from_utf8_lossy(&said.stderr);
+        assert!(
+            said.status.success(),
+            "{words:?}: {}\n{errors}",
+            said.status
+        );
+        String::from_utf8(said.stdout)
+            .unwrap()
+            .lines()
+            .map(str::to_owned)
+            .collect()
+    }
+}
+
+/// A program of this workspace, beside the test that runs.
+fn built(name: &str) -> PathBuf {
+    let target = std::env::current_exe()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .to_owned();
+    let path = target.join(name);
+    if !path.is_file() {
+        let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+        let status = Command::new(cargo)
+            .args(["build", "--quiet", "-p", "loader"])
+            .status()
+            .unwrap();
+        assert!(status.success() && path.is_file(), "no {}", path.display());
+    }
+    path
+}
+
+fn for_each(check: impl Fn(&Loader, &Root, Release, &Plugin)) {
+    for release in Release::FULL {
+        let root = Root::open(release).unwrap();
+        let loader = Loader::new(&root);
+        for plugin in plugins::of(release) {
+            check(&loader, &root, release, &plugin);
+        }
+    }
+}
+
+fn hooks(release: Release, plugin: &Plugin) -> Vec<String> {
+    plugins::expected_exports(release, plugin)
+        .into_iter()
+        .filter(|name| !name.starts_with("plugin_"))
+        .collect()
+}
+
+#[test]
+fn a_hundred_times_open_and_closed() {
+    for_each(|loader, root, release, plugin| {
+        let path = harness::plugins(root.version()).join(plugin.file);
+        for daemon in ["slurmd", "slurmstepd", "slurmctld"] {
+            let said = loader.run(daemon, &path, &["cycle", "100"]);
+            assert!(
+                said.contains(&format!("plugin_type {}", plugin.plugin_type)),
+                "{said:?}"
+            );
+            let version = root.version();
+            let packed = u32::from(version.major) << 16
+                | u32::from(version.minor) << 8
+                | u32::from(version.micro);
+            assert!(
+                said.contains(&format!("plugin_version {packed}")),
+                "{release}: {said:?}"
+            );
+            assert_eq!(said.last().unwrap(), "cycles 100");
+        }
+    });
+}
+
+#[test]
+fn null_is_survived_by_every_hook() {
+    for_each(|loader, root, release, plugin| {
+        let path = harness::plugins(root.version()).join(plugin.file);
+        let hooks = hooks(release, plugin);
+        for daemon in ["slurmd", "slurmstepd", "slurmctld"] {
+            let mut action = vec!["call", "--times", "3"];
+            action.extend(hooks.iter().map(String::as_str));
+            let said = loader.run(daemon, &path, &action);
+            assert_eq!(said.len(), 3 * hooks.len(), "{said:?}");
+        }
+    });
+}
+
+/// The fallbacks of docs/src/safety.md, as 32-bit answers; hooks without one give nothing.
+fn fallback(hook: &str) -> Option<i32> {
+    match hook {
+        "init" | "fini" | "gpu_p_reconfig" => Some(0),
+        "gpu_p_get_system_gpu_list" | "gpu_p_test_cpu_conv" => Some(0), // NULL
+        "gpu_p_energy_read"
+        | "gpu_p_usage_read"
+        | "acct_gather_energy_p_update_node_energy"
+        | "acct_gather_energy_p_get_data"
+        | "acct_gather_energy_p_set_data" => Some(-1),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_panic_in_every_hook_leaves_the_process_alive_with_the_declared_fallback() {
+    for_each(|loader, root, release, plugin| {
+        let path = harness::dist()
+            .join(format!("{}-fault", root.version()))
+            .join(plugin.file);
+        let hooks = hooks(release, plugin);
+        let mut action = vec!["call", "--times", "5"];
+        action.extend(hooks.iter().map(String::as_str));
+        let said = loader.run("slurmd", &path, &action);
+        assert_eq!(said.len(), 5 * hooks.len(), "{said:?}");
+        for line in said {
+            let (hook, answer) = line.split_once(' ').unwrap();
+            if let Some(expected) = fallback(hook) {
+                let answer: usize = answer.parse().unwrap();
+                // A C int fills half of the register.
+                assert_eq!(
+                    answer as u32 as i32, expected,
+                    "{release} {}: {line}",
+                    plugin.file
+                );
+            }
+        }
+    });
+}
