@@ -65,7 +65,16 @@ enum Message {
     Opened(Result<Opened, Error>),
     /// The GPU at hand has this much of an identity.
     Seen(PciAddress, Option<String>),
-    Gpu(Box<Result<Gpu, DeviceFault>>),
+    /// The GPU at hand, and when all was known of it.
+    Gpu(Box<Result<Gpu, DeviceFault>>, Instant),
+}
+
+/// A thread at its survey.
+struct Round {
+    job: Job,
+    messages: Receiver<Message>,
+    /// Disconnected once the thread has closed NVML.
+    ended: Receiver<()>,
 }
 
 struct Opened {
@@ -85,15 +94,15 @@ struct Opened {
 pub fn discover(worker: &Worker, options: &DiscoverOptions) -> Result<Inventory, DiscoverError> {
     let limit = options.max_hung.max(1);
     worker.admit(limit)?;
-    let (job, messages) = start(options, 0)?;
-    let opened = match messages.recv_timeout(options.init_deadline) {
+    let mut round = start(options, 0)?;
+    let opened = match round.messages.recv_timeout(options.init_deadline) {
         Ok(Message::Opened(Ok(opened))) => opened,
         Ok(Message::Opened(Err(error))) => {
-            job.join();
+            round.job.join();
             return Err(error.into());
         }
-        Err(RecvTimeoutError::Timeout) => return Err(worker.abandon(job).into()),
-        Ok(_) | Err(RecvTimeoutError::Disconnected) => return Err(broken(job).into()),
+        Err(RecvTimeoutError::Timeout) => return Err(worker.abandon(round.job).into()),
+        Ok(_) | Err(RecvTimeoutError::Disconnected) => return Err(broken(round.job).into()),
     };
     let mut inventory = Inventory {
         driver_version: opened.driver_version,
@@ -102,19 +111,14 @@ pub fn discover(worker: &Worker, options: &DiscoverOptions) -> Result<Inventory,
         notes: opened.notes,
     };
     let mut hung: Vec<u32> = Vec::new();
-    let mut round = (job, messages);
     loop {
-        let (job, messages) = round;
-        let stopped = gather(
-            &mut inventory,
-            opened.count,
-            &messages,
-            options.gpu_deadline,
-        );
-        let Some((index, mut fault)) = stopped else {
-            close(&mut inventory, worker, job, &messages, options.gpu_deadline);
+        let deadline = options.gpu_deadline;
+        let Some((index, mut fault)) = gather(&mut inventory, opened.count, &round, deadline)
+        else {
+            close(&mut inventory, worker, round, deadline);
             return Ok(inventory);
         };
+        let Round { job, messages, .. } = round;
         drop(messages);
         let named = worker.abandon(job);
         fault.call = named.call;
@@ -153,56 +157,57 @@ pub fn discover(worker: &Worker, options: &DiscoverOptions) -> Result<Inventory,
 
 /// Takes in GPUs until the last; or the index at which nothing came in time, and what is known of
 /// that GPU.
+///
+/// It waits for the thread's end rather than for each GPU: waking up for each would cost more than
+/// most of NVML's calls.
 fn gather(
     inventory: &mut Inventory,
     count: u32,
-    messages: &Receiver<Message>,
+    round: &Round,
     deadline: Duration,
 ) -> Option<(u32, DeviceFault)> {
+    let (mut pci, mut uuid) = (None, None);
+    let mut begun = Instant::now();
     loop {
+        let waited = round
+            .ended
+            .recv_timeout(deadline.saturating_sub(begun.elapsed()));
+        for message in round.messages.try_iter() {
+            match message {
+                Message::Seen(address, id) => (pci, uuid) = (Some(address), id),
+                Message::Gpu(gpu, at) => {
+                    inventory.gpus.push(*gpu);
+                    (pci, uuid, begun) = (None, None, at);
+                }
+                Message::Opened(_) => {}
+            }
+        }
         let index = u32::try_from(inventory.gpus.len()).unwrap_or(count);
         if index >= count {
             return None;
         }
-        let (mut pci, mut uuid) = (None, None);
-        let start = Instant::now();
-        loop {
-            match messages.recv_timeout(deadline.saturating_sub(start.elapsed())) {
-                Ok(Message::Seen(address, id)) => (pci, uuid) = (Some(address), id),
-                Ok(Message::Gpu(gpu)) => {
-                    inventory.gpus.push(*gpu);
-                    break;
-                }
-                Ok(Message::Opened(_)) => {}
-                Err(_) => {
-                    let kind = FaultKind::Hung(deadline);
-                    return Some((
-                        index,
-                        DeviceFault {
-                            index,
-                            pci,
-                            uuid,
-                            call: "",
-                            kind,
-                        },
-                    ));
-                }
-            }
+        let ended = waited != Err(RecvTimeoutError::Timeout);
+        if ended || begun.elapsed() >= deadline {
+            let kind = FaultKind::Hung(deadline);
+            return Some((
+                index,
+                DeviceFault {
+                    index,
+                    pci,
+                    uuid,
+                    call: "",
+                    kind,
+                },
+            ));
         }
     }
 }
 
 /// Waits for NVML's shutdown.
-fn close(
-    inventory: &mut Inventory,
-    worker: &Worker,
-    job: Job,
-    messages: &Receiver<Message>,
-    deadline: Duration,
-) {
-    match messages.recv_timeout(deadline) {
+fn close(inventory: &mut Inventory, worker: &Worker, round: Round, deadline: Duration) {
+    match round.ended.recv_timeout(deadline) {
         Err(RecvTimeoutError::Timeout) => {
-            let hung = worker.abandon(job);
+            let hung = worker.abandon(round.job);
             let words = format!("has not returned after {:.1} s", deadline.as_secs_f64());
             inventory.notes.push(Note {
                 call: hung.call,
@@ -210,27 +215,25 @@ fn close(
             });
         }
         // The sender is gone: all is done.
-        Err(RecvTimeoutError::Disconnected) | Ok(_) => job.join(),
+        Err(RecvTimeoutError::Disconnected) | Ok(()) => round.job.join(),
     }
 }
 
 /// A new thread with a session of its own, from a GPU on; `None` when NVML does not open again.
-fn restart(
-    worker: &Worker,
-    options: &DiscoverOptions,
-    from: u32,
-) -> Option<(Job, Receiver<Message>)> {
-    let (job, messages) = start(options, from).ok()?;
-    match messages.recv_timeout(options.gpu_deadline.min(options.init_deadline)) {
-        Ok(Message::Opened(Ok(_))) => Some((job, messages)),
+fn restart(worker: &Worker, options: &DiscoverOptions, from: u32) -> Option<Round> {
+    let round = start(options, from).ok()?;
+    match round
+        .messages
+        .recv_timeout(options.gpu_deadline.min(options.init_deadline))
+    {
+        Ok(Message::Opened(Ok(_))) => Some(round),
         Err(RecvTimeoutError::Timeout) => {
-            drop(messages);
-            let _ = worker.abandon(job);
+            let _ = worker.abandon(round.job);
             None
         }
         Ok(_) | Err(RecvTimeoutError::Disconnected) => {
-            drop(messages);
-            job.join();
+            drop(round.messages);
+            round.job.join();
             None
         }
     }
@@ -247,12 +250,20 @@ fn broken(job: Job) -> Hung {
     }
 }
 
-fn start(options: &DiscoverOptions, from: u32) -> Result<(Job, Receiver<Message>), Hung> {
+fn start(options: &DiscoverOptions, from: u32) -> Result<Round, Hung> {
     let (sender, messages) = mpsc::channel();
+    let (end, ended) = mpsc::channel();
     let options = options.clone();
-    let job = Job::start(move |trace| survey(&options, from, trace, &sender))
-        .map_err(|_| cannot_start())?;
-    Ok((job, messages))
+    let job = Job::start(move |trace| {
+        let _end = end;
+        survey(&options, from, trace, &sender);
+    })
+    .map_err(|_| cannot_start())?;
+    Ok(Round {
+        job,
+        messages,
+        ended,
+    })
 }
 
 /// The thread: opens NVML and tells GPU after GPU. It stops when nobody listens any more.
@@ -277,7 +288,10 @@ fn survey(options: &DiscoverOptions, from: u32, trace: &Arc<Trace>, sender: &Sen
     };
     for index in from..count {
         let gpu = survey.gpu(&session, index, sender);
-        if sender.send(Message::Gpu(Box::new(gpu))).is_err() {
+        if sender
+            .send(Message::Gpu(Box::new(gpu), Instant::now()))
+            .is_err()
+        {
             return;
         }
     }
@@ -368,8 +382,17 @@ impl Survey<'_> {
     ) -> Result<Vec<crate::model::NvLink>, Error> {
         let mut trouble: Option<Error> = None;
         let mut lost = None;
+        // On boards with NVSwitch all of a GPU's links end at switches: one that is asked for tells.
+        let mut switched = false;
         let links = device.nvlinks(
-            |device, link| self.remote_end(device, link),
+            |device, link| {
+                if switched {
+                    return RemoteEnd::Switch(None);
+                }
+                let end = self.remote_end(device, link);
+                switched = matches!(end, RemoteEnd::Switch(_));
+                end
+            },
             |error| {
                 if error.is_gpu_lost() {
                     lost.get_or_insert(error);
