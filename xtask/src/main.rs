@@ -1,4 +1,5 @@
-//! The commands of this repository: `cargo xtask setup`, `build`, `test`, `dist`, `clean`.
+//! The commands of this repository: `cargo xtask setup`, `build`, `demo`, `test`, `bench`, `dist`,
+//! `clean`.
 //!
 //! Nothing here installs or touches Slurm, munge, MariaDB, apt sources or `/etc` on the host:
 //! the Slurm releases under test live in roots of their own (see [`rootfs`]), the host gets
@@ -7,8 +8,10 @@
 #![forbid(unsafe_code)]
 
 mod apt;
+mod bench;
 mod build;
 mod clean;
+mod demo;
 mod dist;
 mod elf;
 mod fsx;
@@ -52,6 +55,8 @@ enum Command {
     Setup(setup::Args),
     Build(build::Args),
     Test(test::Args),
+    Demo(demo::Args),
+    Bench(bench::Args),
     Dist(dist::Args),
     Clean(clean::Args),
 }
@@ -62,6 +67,8 @@ fn main() -> ExitCode {
         Command::Setup(args) => setup::main(&args),
         Command::Build(args) => build::main(&args),
         Command::Test(args) => test::main(&args),
+        Command::Demo(args) => demo::main(&args),
+        Command::Bench(args) => bench::main(&args),
         Command::Dist(args) => dist::main(&args),
         Command::Clean(args) => clean::main(&args),
     });

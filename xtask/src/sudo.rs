@@ -18,6 +18,20 @@ pub(crate) fn as_root(cmd: Cmd) -> Cmd {
     }
 }
 
+/// A cargo command whose programs, not cargo itself, run with root's rights: clusters need namespaces,
+/// mounts and device nodes. Under sudo they keep the variables that they are told by.
+pub(crate) fn programs_as_root(cmd: Cmd) -> Cmd {
+    const RUNNER: &str = "sudo --preserve-env=SGPU_CACHE,SGPU_DIST,SGPU_SLURM,CARGO,PATH,CI --";
+    if is_root() {
+        return cmd;
+    }
+    let target = format!(
+        "{}_UNKNOWN_LINUX_GNU",
+        std::env::consts::ARCH.to_uppercase()
+    );
+    cmd.env(&format!("CARGO_TARGET_{target}_RUNNER"), RUNNER)
+}
+
 /// Makes sure that root's rights can be had, asking for the password now rather than in the
 /// middle of a step.
 pub(crate) fn ready(why: &str) -> Result<()> {

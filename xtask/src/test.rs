@@ -11,6 +11,7 @@ use crate::release::{self, Release};
 use crate::run::Cmd;
 use crate::setup;
 use crate::step::{Progress, seconds};
+use crate::sudo;
 
 /// Run every test: those without Slurm, and those on real Slurm daemons.
 ///
@@ -37,22 +38,10 @@ pub(crate) fn main(args: &Args) -> Result<()> {
     let paths = Paths::find()?;
     let mut stages = Stages::default();
     if !args.fast {
+        sudo::ready("to make clusters")?;
         let releases = release::chosen(&args.slurm);
-        let ready = stages.run("setup", || setup::ensure(&paths, &releases))?;
-        stages.run("build", || {
-            let progress = Progress::new(1 + 2 * ready.len(), paths.logs());
-            build::fake_nvml(&paths, &progress)?;
-            for one in ready.iter().filter(|one| one.tree.is_some()) {
-                let target = Target::of(one)?;
-                for fault in [false, true] {
-                    let how = How {
-                        debug: false,
-                        fault,
-                    };
-                    build::plugins_for(&paths, &target, how, &progress)?;
-                }
-            }
-            Ok(())
+        stages.run("setup and build", || {
+            prepare(&paths, &releases, &[false, true])
         })?;
     }
     stages.run("tests without Slurm", || passes(cargo_test(&paths, args)))?;
@@ -61,7 +50,7 @@ pub(crate) fn main(args: &Args) -> Result<()> {
             .iter()
             .map(|release| release.name)
             .collect();
-        let suites = cargo_test(&paths, args)
+        let suites = sudo::programs_as_root(cargo_test(&paths, args))
             .args(["-p", "suites"])
             .env("SGPU_CACHE", &paths.cache)
             .env("SGPU_DIST", paths.dist())
@@ -69,6 +58,25 @@ pub(crate) fn main(args: &Args) -> Result<()> {
         stages.run("tests on daemons", || passes(suites))?;
     }
     eprintln!("\ntests passed: {}", stages.summary());
+    Ok(())
+}
+
+/// Sets up and builds what tests, demo and benches need: the fake NVML and each release's plugins, in
+/// the builds that `faults` lists (`true`: the one that panics in every hook).
+pub(crate) fn prepare(paths: &Paths, releases: &[&'static Release], faults: &[bool]) -> Result<()> {
+    let ready = setup::ensure(paths, releases)?;
+    let progress = Progress::new(1 + faults.len() * ready.len(), paths.logs());
+    build::fake_nvml(paths, &progress)?;
+    for one in ready.iter().filter(|one| one.tree.is_some()) {
+        let target = Target::of(one)?;
+        for fault in faults {
+            let how = How {
+                debug: false,
+                fault: *fault,
+            };
+            build::plugins_for(paths, &target, how, &progress)?;
+        }
+    }
     Ok(())
 }
 

@@ -3,8 +3,10 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::cage::plan::DeviceNode;
+use fake_nvml::Scenario;
+
 use crate::conf::JobAcct;
+use crate::gpus::Gpus;
 use crate::{Cluster, Error, Release, Result, Root, paths};
 
 /// Which `gpu/*` plugins the daemons find.
@@ -19,6 +21,9 @@ pub enum Plugins {
     Ours,
 }
 
+/// A small node.
+const DEFAULT_HWLOC: &str = "pack:2 numa:1 core:4 pu:1";
+
 /// A cluster to be started.
 #[derive(Clone, Debug)]
 #[must_use = "nothing runs before `start`"]
@@ -26,8 +31,10 @@ pub struct Builder {
     pub(crate) release: Release,
     pub(crate) nodes: usize,
     pub(crate) node_prefix: Option<String>,
-    pub(crate) hwloc: String,
-    pub(crate) devices: Vec<DeviceNode>,
+    pub(crate) hwloc: Option<String>,
+    pub(crate) gpus: Gpus,
+    pub(crate) node_gpus: Vec<(usize, Gpus)>,
+    pub(crate) development_name: bool,
     pub(crate) plugins: Plugins,
     pub(crate) gres_conf: String,
     pub(crate) node_gres: Option<String>,
@@ -49,8 +56,10 @@ impl Builder {
             release,
             nodes: 1,
             node_prefix: None,
-            hwloc: "pack:2 numa:1 core:4 pu:1".into(),
-            devices: Vec::new(),
+            hwloc: None,
+            gpus: Gpus::None,
+            node_gpus: Vec::new(),
+            development_name: true,
             plugins: Plugins::None,
             gres_conf: String::new(),
             node_gres: None,
@@ -80,23 +89,60 @@ impl Builder {
         self
     }
 
-    /// Each node's processors, as hwloc's synthetic description; `pack:2 numa:1 core:4 pu:1`
-    /// otherwise.
+    /// Each node's processors, as hwloc's synthetic description; otherwise those of its scenario's
+    /// machine, or `pack:2 numa:1 core:4 pu:1`.
     pub fn cpus_hwloc(mut self, description: &str) -> Self {
-        description.clone_into(&mut self.hwloc);
+        self.hwloc = Some(description.to_owned());
         self
     }
 
     /// Plain `/dev/nvidia0` ... on each node, with no NVML.
     pub fn gpu_devices(mut self, count: u32) -> Self {
-        self.devices = (0..count)
-            .map(|minor| DeviceNode {
-                path: format!("/dev/nvidia{minor}"),
-                major: 195,
-                minor,
-            })
-            .collect();
+        self.gpus = Gpus::Devices(count);
         self
+    }
+
+    /// Fake NVML on each node, with one of its built-in boards.
+    pub fn board(self, name: &str) -> Self {
+        self.scenario(Scenario::board(name))
+    }
+
+    /// Fake NVML on each node. GPUs of different nodes get different UUIDs unless the scenario has a
+    /// `uuid_seed`.
+    pub fn scenario(mut self, scenario: Scenario) -> Self {
+        self.gpus = Gpus::Scenario(Box::new(scenario));
+        self
+    }
+
+    /// Another scenario on one node; the first node is number 1.
+    pub fn node_scenario(mut self, number: usize, scenario: Scenario) -> Self {
+        self.node_gpus
+            .push((number, Gpus::Scenario(Box::new(scenario))));
+        self
+    }
+
+    /// As on a host with the driver alone: `libnvidia-ml.so.1` without `libnvidia-ml.so`, the only
+    /// name that 22.05 looks for.
+    pub fn driver_only(mut self) -> Self {
+        self.development_name = false;
+        self
+    }
+
+    /// What a node has; the first is number 1.
+    pub(crate) fn gpus_of(&self, number: usize) -> &Gpus {
+        let own = self.node_gpus.iter().rev().find(|(of, _)| *of == number);
+        own.map_or(&self.gpus, |(_, gpus)| gpus)
+    }
+
+    /// A node's processors.
+    pub(crate) fn hwloc_of(&self, number: usize) -> Result<String> {
+        match &self.hwloc {
+            Some(own) => Ok(own.clone()),
+            None => Ok(self
+                .gpus_of(number)
+                .hwloc()?
+                .unwrap_or_else(|| DEFAULT_HWLOC.to_owned())),
+        }
     }
 
     /// Which `gpu/*` plugins the daemons find.
@@ -187,7 +233,19 @@ impl Builder {
     /// # Errors
     /// When something is not set up, or a daemon does not come up.
     pub fn start(self) -> Result<Cluster> {
+        if self.accounting {
+            crate::boot::prepare_accounting(self.release)?;
+        }
         Cluster::boot(self)
+    }
+
+    /// Makes the machines and starts no daemon: for `slurmd -G`, `slurmd -C` and other programs that
+    /// need none.
+    ///
+    /// # Errors
+    /// When something is not set up.
+    pub fn dry(self) -> Result<Cluster> {
+        Cluster::dry(self)
     }
 
     /// The folders of plugins for PluginDir: ours are copied to `/opt/sgpu/plugins`.

@@ -34,6 +34,8 @@ pub struct Node {
     pub address: Ipv4Addr,
     /// Its slurmd's port.
     pub port: u16,
+    /// Its processors.
+    pub topology: Topology,
     /// `gpu:8`.
     pub gres: Option<String>,
     /// More of its line, `Features=h100`.
@@ -51,8 +53,6 @@ pub struct Conf {
     pub controller: String,
     /// The nodes.
     pub nodes: Vec<Node>,
-    /// What each of them has.
-    pub topology: Topology,
     /// Folders of plugins, in front of one another; empty for Slurm's default.
     pub plugin_dirs: Vec<String>,
     /// With slurmdbd.
@@ -149,7 +149,7 @@ impl Conf {
             sockets,
             cores,
             threads,
-        } = self.topology;
+        } = node.topology;
         let mut line = format!(
             "NodeName={} NodeAddr={} Port={} Sockets={sockets} CoresPerSocket={cores} \
              ThreadsPerCore={threads} RealMemory=1000",
@@ -304,14 +304,14 @@ mod tests {
                 name: "sgxn1".into(),
                 address: Ipv4Addr::new(10, 77, 0, 2),
                 port: 7001,
+                topology: Topology {
+                    sockets: 2,
+                    cores: 64,
+                    threads: 1,
+                },
                 gres: Some("gpu:8".into()),
                 extra: "Features=h100".into(),
             }],
-            topology: Topology {
-                sockets: 2,
-                cores: 64,
-                threads: 1,
-            },
             plugin_dirs: vec!["/opt/sgpu/plugins".into(), "/usr/lib/x/slurm-wlm".into()],
             accounting: false,
             cgroups: Cgroups::V1,

@@ -101,22 +101,22 @@ impl Daemon {
         self.ended
     }
 
-    /// What is wrong with how it ended.
+    /// What is wrong with how it ended: it was not told to, or it crashed.
     pub(crate) fn fault(&mut self) -> Option<String> {
         let status = self.ended()?;
-        let crashed = status.signal().is_some_and(|signal| {
-            let told = signal == Signal::SIGKILL as i32 || signal == Signal::SIGTERM as i32;
-            !(told && self.may_end)
-        });
-        // `sh` and `env` pass a signal on; `timeout` is not in between.
-        if crashed || !(self.may_end || status.success()) || (!self.may_end && status.success()) {
-            return Some(format!("{} ended by itself: {status}", self.name));
-        }
-        None
+        let told = [Signal::SIGKILL, Signal::SIGTERM].map(|signal| Some(signal as i32));
+        let well = status.success() || told.contains(&status.signal());
+        let how = if self.may_end {
+            "ended badly"
+        } else {
+            "ended by itself"
+        };
+        (!(self.may_end && well)).then(|| format!("{} {how}: {status}", self.name))
     }
 
-    pub(crate) fn expect_end(&mut self) {
-        self.may_end = true;
+    /// Whether its `nsenter` or its process is there.
+    pub(crate) fn runs(&mut self, cage: &Cage) -> bool {
+        self.ended().is_none() || self.process(cage).is_some()
     }
 }
 

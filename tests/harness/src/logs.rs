@@ -72,6 +72,11 @@ impl Logs {
         files
     }
 
+    /// One of them; empty when it is not there.
+    pub(crate) fn read(&self, name: &str) -> String {
+        read(&self.folder.join(name))
+    }
+
     /// The last lines of each.
     pub(crate) fn tails(&self, lines: usize) -> String {
         let mut out = String::new();

@@ -45,7 +45,7 @@ pub fn plugins(version: Version) -> PathBuf {
 }
 
 /// The distribution's own `gpu_nvml.so` for a full version.
-pub(crate) fn stock_plugin(version: Version) -> Result<PathBuf> {
+pub fn stock_plugin(version: Version) -> Result<PathBuf> {
     Ok(cache()?
         .join("stock")
         .join(version.to_string())

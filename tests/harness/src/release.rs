@@ -19,6 +19,18 @@ impl Release {
     /// Those on which everything is tested.
     pub const FULL: [Self; 2] = [Self::Slurm22_05, Self::Slurm24_11];
 
+    /// Those that `cargo xtask test` names in `SGPU_SLURM`; without it, [`Release::FULL`].
+    #[must_use]
+    pub fn under_test() -> Vec<Self> {
+        match std::env::var("SGPU_SLURM") {
+            Ok(names) => Self::ALL
+                .into_iter()
+                .filter(|release| names.split_whitespace().any(|name| name == release.name()))
+                .collect(),
+            Err(_) => Self::FULL.to_vec(),
+        }
+    }
+
     /// The Debian suite that has it.
     #[must_use]
     pub fn suite(self) -> &'static str {

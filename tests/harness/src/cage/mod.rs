@@ -24,6 +24,15 @@ struct Holder {
     host_pid: i32,
 }
 
+impl Holder {
+    /// The mount points of the machine.
+    fn mounts(&self) -> Vec<String> {
+        let info = fs::read_to_string(format!("/proc/{}/mountinfo", self.host_pid));
+        let point = |line: &str| line.split_whitespace().nth(4).map(str::to_owned);
+        info.unwrap_or_default().lines().filter_map(point).collect()
+    }
+}
+
 /// Living namespaces.
 #[derive(Debug)]
 pub(crate) struct Cage {
@@ -34,6 +43,8 @@ pub(crate) struct Cage {
     holders: Vec<Holder>,
     /// What runs in an empty cage: init and the holders.
     own: Vec<i32>,
+    /// Each machine's mounts before anything ran in it.
+    mounts: Vec<Vec<String>>,
 }
 
 impl Cage {
@@ -99,6 +110,7 @@ impl Cage {
             init: 0,
             holders,
             own: Vec::new(),
+            mounts: Vec::new(),
         };
         if cage.holders.len() < cage.plan.machines.len() {
             let said = fs::read_to_string(&log_path).unwrap_or_default();
@@ -116,6 +128,7 @@ impl Cage {
             .iter()
             .map(|process| process.host_pid)
             .collect();
+        cage.mounts = cage.holders.iter().map(Holder::mounts).collect();
         Ok(cage)
     }
 
@@ -193,6 +206,24 @@ impl Cage {
         let mut all = process::list(self.init);
         all.retain(|process| !self.own.contains(&process.host_pid));
         all
+    }
+
+    /// Mounts that were made in machines since the start, as `machine:path`.
+    pub(crate) fn new_mounts(&self) -> Vec<String> {
+        let machines = self.holders.iter().zip(&self.mounts);
+        machines
+            .flat_map(|(holder, before)| {
+                let now = holder.mounts();
+                let new = now.into_iter().filter(|mount| !before.contains(mount));
+                new.map(|mount| format!("{}:{mount}", holder.name))
+                    .collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    /// Init's pid on the host.
+    pub(crate) fn init(&self) -> i32 {
+        self.init
     }
 
     /// Ends everything inside and waits for the supervisor's cleaning.

@@ -12,17 +12,6 @@ use std::path::{Path, PathBuf};
 
 use crate::shell::quote;
 
-/// A character device of a machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DeviceNode {
-    /// Its path, `/dev/nvidia0`.
-    pub(crate) path: String,
-    /// The driver.
-    pub(crate) major: u32,
-    /// The device.
-    pub(crate) minor: u32,
-}
-
 /// A host folder seen in a machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Bind {
@@ -39,8 +28,6 @@ pub(crate) struct Bind {
 pub(crate) struct Machine {
     /// Its host name.
     pub(crate) name: String,
-    /// Devices beside the usual ones.
-    pub(crate) devices: Vec<DeviceNode>,
     /// Folders shared with the host or with other machines.
     pub(crate) binds: Vec<Bind>,
 }
@@ -206,15 +193,6 @@ done
         ] {
             line(format!("ln -s {to} {}", at(&format!("dev/{name}"))));
         }
-        for device in &machine.devices {
-            line(format!("mkdir -p \"$(dirname {})\"", at(&device.path)));
-            line(format!(
-                "mknod -m 666 {} c {} {}",
-                at(&device.path),
-                device.major,
-                device.minor
-            ));
-        }
         for Bind {
             from,
             to,
@@ -254,11 +232,6 @@ mod tests {
             root: "/roots/trixie".into(),
             machines: vec![Machine {
                 name: "sgabcn1".into(),
-                devices: vec![DeviceNode {
-                    path: "/dev/nvidia3".into(),
-                    major: 195,
-                    minor: 3,
-                }],
                 binds: vec![Bind {
                     from: "/f/etc".into(),
                     to: "/etc/slurm".into(),
@@ -280,12 +253,9 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_gets_its_devices_and_binds_inside_its_own_root() {
+    fn a_machine_is_made_inside_its_own_root() {
         let plan = plan();
         let script = plan.machine_script(&plan.machines[0]);
-        assert!(
-            script.contains("mknod -m 666 '/work dir/sgabc/tree/sgabcn1/root/dev/nvidia3' c 195 3")
-        );
         assert!(
             script
                 .contains("mount -o remount,bind,ro '/work dir/sgabc/tree/sgabcn1/root/etc/slurm'")

@@ -20,6 +20,14 @@ pub struct Process {
     pub zombie: bool,
 }
 
+impl Process {
+    /// Slurm's own keeper of version 2 control groups, which outlives slurmd by design.
+    pub(crate) fn is_slurms_own(&self) -> bool {
+        self.command.starts_with("slurmstepd: infinity")
+            || self.command.ends_with("slurmstepd infinity")
+    }
+}
+
 /// All processes of the PID namespace in which `init` is the first.
 pub(crate) fn list(init: i32) -> Vec<Process> {
     let namespace = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();

@@ -1,0 +1,61 @@
+//! Figures on real daemons, ours beside Slurm's own in one run. `cargo xtask bench NAME` builds what they
+//! need and calls this program. Each ends in lines `figure: <bench>.<name> <value> <unit>`.
+#![forbid(unsafe_code)]
+
+mod discovery;
+mod median;
+mod pairs;
+mod usage;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Figures on real daemons, ours beside Slurm's own.
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// `slurmd -G` with our driver and with Slurm's, and the NVML calls of a usage poll.
+    Discovery {
+        /// Interleaved pairs of runs.
+        #[arg(long, default_value_t = 200)]
+        pairs: usize,
+    },
+    /// Times two commands in turn; for use inside a machine of the harness.
+    #[command(hide = true)]
+    Pairs {
+        /// How many pairs.
+        #[arg(long)]
+        pairs: usize,
+        /// The first command, split at blanks.
+        a: String,
+        /// The second.
+        b: String,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().bench) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nerror: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(bench: Bench) -> Result<()> {
+    match bench {
+        Bench::Discovery { pairs } => {
+            discovery::run(pairs)?;
+            usage::run()
+        }
+        Bench::Pairs { pairs, a, b } => pairs::run(pairs, &a, &b),
+    }
+}

@@ -1,0 +1,62 @@
+//! What slurmd found, and where the driver published it.
+
+use anyhow::{Context, Result};
+use harness::Cluster;
+
+use crate::show;
+
+pub(crate) fn tell(cluster: &Cluster) -> Result<()> {
+    show::chapter("Discovery");
+    println!("gres.conf says `AutoDetect=nvml`, and gpu/nvml is ours. What slurmd registers:");
+    let node = cluster.nodes().first().context("a node")?;
+    show::command("slurmd", &["-G", "-N", node]);
+    let said = cluster
+        .command("slurmd")
+        .args(["-G", "-N", node])
+        .on(node)
+        .run()?;
+    let text = format!("{}{}", said.stdout, said.stderr);
+    let field = |line: &str, name: &str| {
+        line.split(' ')
+            .find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+            .unwrap_or("-")
+            .to_owned()
+    };
+    let rows: Vec<_> = text
+        .lines()
+        .filter(|line| line.contains("Gres Name=gpu"))
+        .map(|line| {
+            ["Index", "Type", "File", "Cores", "Links"]
+                .map(|name| field(line, name))
+                .to_vec()
+        })
+        .collect();
+    show::table(
+        &[
+            "INDEX",
+            "TYPE",
+            "FILE",
+            "CORES",
+            "LINKS (NVLinks to each GPU)",
+        ],
+        &rows,
+    );
+
+    let map = gpu::index_map::DEFAULT_PATH;
+    println!("\nWhich GPU stands behind each index, for whoever gets one from Slurm:");
+    show::command("head", &["-3", map]);
+    let said = cluster
+        .command("head")
+        .args(["-3", map])
+        .on(node)
+        .run()?
+        .ok()?;
+    print!("{}", said.stdout);
+
+    show::command("sinfo", &["-N", "-o", "'%N %T %G'"]);
+    print!(
+        "{}",
+        cluster.run("sinfo", ["-N", "-o", "%N %T %G"])?.ok()?.stdout
+    );
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! Boots a real Slurm cluster in a folder and shows what sgpu does there, a chapter at a time.
+//! `cargo xtask demo` builds what it needs and calls it.
+#![forbid(unsafe_code)]
+
+mod accounts;
+mod discovery;
+mod jobs;
+mod show;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use clap::Parser;
+use fake_nvml::Scenario;
+use harness::{Cluster, Plugins, Release};
+
+/// Shows what sgpu does on a real Slurm cluster of four nodes with eight fake H100 each.
+#[derive(Parser)]
+struct Arguments {
+    /// The Slurm release, 22.05 or 24.11.
+    #[arg(long, default_value = "24.11")]
+    slurm: String,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nerror: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<()> {
+    let Some(release) = Release::FULL
+        .into_iter()
+        .find(|release| release.name() == arguments.slurm)
+    else {
+        bail!(
+            "--slurm {}: this demo runs on 22.05 and 24.11",
+            arguments.slurm
+        );
+    };
+    let begun = Instant::now();
+    show::chapter("A cluster in a folder");
+    println!("Booting MariaDB, slurmdbd, slurmctld and four slurmd of Slurm {release} …");
+    let cluster = boot(release)?;
+    println!(
+        "Slurm {} is up after {:.1} s: nodes {}",
+        cluster.version(),
+        begun.elapsed().as_secs_f64(),
+        cluster.nodes().join(", ")
+    );
+    discovery::tell(&cluster)?;
+    let ran = jobs::tell(&cluster)?;
+    accounts::tell(&cluster, ran)?;
+    show::chapter("The end");
+    println!("Stopping the cluster …");
+    cluster.stop()?;
+    println!(
+        "Nothing is left of it. The demo took {:.0} s.",
+        begun.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
+
+fn boot(release: Release) -> Result<Cluster> {
+    // GPUs at work draw 520 W, the last two of each node 95 W.
+    let mut scenario = Scenario::board("8xh100-sxm5");
+    for gpu in 0..8 {
+        scenario.device_mut(gpu).power_w = Some(if gpu < 6 { 520.0 } else { 95.0 });
+    }
+    Ok(Cluster::builder(release)
+        .nodes(4)
+        .node_prefix("gpu")
+        .scenario(scenario)
+        .plugins(Plugins::Ours)
+        .gres_conf("AutoDetect=nvml")
+        .node_gres("gpu:h100:8")
+        .accounting(true)
+        .job_acct("jobacct_gather/linux", 2)
+        .slurm_conf_extra("AcctGatherEnergyType=acct_gather_energy/sgpu")
+        .start()?)
+}
