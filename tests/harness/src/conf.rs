@@ -91,6 +91,8 @@ impl Conf {
         lines.set("SlurmctldPort", &CTLD_PORT.to_string());
         lines.set("StateSaveLocation", "/var/lib/slurm/slurmctld");
         lines.set("SlurmdSpoolDir", "/var/lib/slurm/slurmd");
+        // No mail program is in the root.
+        lines.set("MailProg", "/bin/true");
         lines.set("SlurmctldPidFile", &format!("{RUN}/slurmctld.pid"));
         lines.set("SlurmdPidFile", &format!("{RUN}/slurmd.pid"));
         lines.set("SlurmctldLogFile", &format!("{LOG}/slurmctld.log"));

@@ -107,7 +107,7 @@ done
 [ -e {keep} ] || rm -rf --one-file-system {folder}
 ",
             init = quote_path(&self.script("init")),
-            cgroups = quote(&format!("*/{}*", self.cgroups)),
+            cgroups = quote(&format!("*{}*", self.cgroups)),
             keep = quote_path(&self.folder.join("keep")),
             folder = quote_path(&self.folder),
         )
