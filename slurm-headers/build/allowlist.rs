@@ -20,6 +20,7 @@ pub(crate) const TYPES: &[&str] = &[
 pub(crate) const FUNCTIONS: &[&str] = &[
     "add_gres_to_list",
     "(slurm_)?destroy_gres_slurmd_conf",
+    "find_node_record2",
     "gpu_get_tres_pos",
     "gres_g_get_devices",
     "gres_get_autodetect_flags",

@@ -5,6 +5,7 @@ use std::ffi::CStr;
 use slurm_headers::internal;
 
 use crate::cstr;
+use crate::memory::SlurmString;
 
 /// Whether this is slurmctld.
 #[must_use]
@@ -34,6 +35,21 @@ pub fn node_name() -> Option<String> {
     // SAFETY: the daemon's configuration lives as long as the daemon, and node_name is NULL or a
     // string set before any plugin is asked for anything.
     unsafe { cstr::text((*conf).node_name) }.map(|name| name.into_owned())
+}
+
+/// `Gres=` of this node in slurm.conf, in slurmd while it reads its configuration: empty when slurm.conf
+/// gives it none, `None` when it is not known.
+#[must_use]
+pub fn configured_gres() -> Option<String> {
+    let node = SlurmString::new(&node_name()?);
+    // SAFETY: looks a name up in slurmd's table of nodes, and gives a record of it or NULL. slurmd itself
+    // does so just before it asks its gres plugins (`_load_gres` in src/slurmd/slurmd/slurmd.c).
+    let record = unsafe { internal::find_node_record2(node.as_ptr()) };
+    // SAFETY: NULL or a live record of the table.
+    let config = unsafe { record.as_ref()?.config_ptr };
+    // SAFETY: NULL or the live configuration of that node; its gres is NULL or a string.
+    let gres = unsafe { cstr::text(config.as_ref()?.gres) };
+    Some(gres.map(|gres| gres.into_owned()).unwrap_or_default())
 }
 
 /// The CPUs that Slurm uses on this node, in the machine's numbers: on processors with efficiency

@@ -195,7 +195,11 @@ impl Symbols {
                 library,
                 cache: [const { AtomicPtr::new(std::ptr::null_mut()) }; CALLS.len()],
             })
-            .map_err(|error| Error::Load(error.to_string()))
+            .map_err(|error| {
+                // The loader's own words name the file and what is wrong with it.
+                let why = std::error::Error::source(&error).map(ToString::to_string);
+                Error::Load(why.unwrap_or_else(|| error.to_string()))
+            })
     }
 
     /// Has the library this function?

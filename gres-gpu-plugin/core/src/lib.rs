@@ -1,6 +1,7 @@
 //! What the gpu driver and energy plugins decide, without Slurm and without NVML.
 //!
 //! - [`clocks`]: what `--gpu-freq` asks for and which clocks of a GPU come nearest;
+//! - [`configured`]: how many GPUs slurm.conf gives a node;
 //! - [`energy`]: joules of a step from counters that each GPU keeps;
 //! - [`index`]: which GPU stands behind a gres index;
 //! - [`records`]: from what is on a node to what Slurm is told of it;
@@ -15,6 +16,7 @@
 )]
 
 pub mod clocks;
+pub mod configured;
 pub mod energy;
 pub mod index;
 pub mod records;

@@ -14,9 +14,10 @@ use gres_gpu_core::records::{MigStyle, Record, records};
 use slurm_headers::internal::node_config_load_t;
 use slurm_plugin::bitstring::Bitmap;
 use slurm_plugin::gres::{self, GpuRecord};
+use slurm_plugin::host;
 use slurm_plugin::list::RawList;
+use slurm_plugin::log::{self, Level};
 use slurm_plugin::memory::SlurmString;
-use slurm_plugin::{host, log};
 
 use crate::{Driver, publish};
 
@@ -47,10 +48,17 @@ pub unsafe fn system_gpu_list(driver: Driver, config: *mut node_config_load_t) -
     if !driver.acts() {
         return null_mut();
     }
+    let configured = host::configured_gres().map(|gres| gres_gpu_core::configured::gpus(&gres));
     let inventory = match discover(&WORKER, &DiscoverOptions::default()) {
         Ok(inventory) => inventory,
         Err(error) => {
-            log::error(format_args!("no GPU is offered to jobs: {error}"));
+            // A node without GPUs may share its gres.conf with those that have some.
+            let level = if configured == Some(0) {
+                Level::Verbose
+            } else {
+                Level::Error
+            };
+            log::write(level, format_args!("no GPU is offered to jobs: {error}"));
             return null_mut();
         }
     };
@@ -71,6 +79,7 @@ pub unsafe fn system_gpu_list(driver: Driver, config: *mut node_config_load_t) -
         &links,
         |gpu| locality(gpu, &sysfs, &cpus),
         MIG_STYLE,
+        configured,
     );
     for error in &found.errors {
         log::error(error);

@@ -93,15 +93,6 @@ impl Root {
         &self.libdir
     }
 
-    /// Whether it has a file.
-    pub(crate) fn has(&self, path: &str) -> bool {
-        // Absolute links (Debian's alternatives) lead out of the root: the link itself counts.
-        self.path
-            .join(path.trim_start_matches('/'))
-            .symlink_metadata()
-            .is_ok()
-    }
-
     /// The ids of one of its system users.
     pub(crate) fn ids(&self, user: &str) -> Result<Ids> {
         ids(&self.passwd, user)
