@@ -10,6 +10,11 @@ use crate::show;
 /// How long each job runs.
 const SECONDS: &str = "15";
 
+/// What a task may open. A device that it may has no driver behind it here; one that it may not is
+/// forbidden by its control group.
+const LOOK: &str = "echo CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES, may open \
+    $(for file in /dev/nvidia[0-9]*; do cat $file 2>&1 | grep -q 'No such device' && echo $file; done)";
+
 /// Jobs as users ask for them.
 const REQUESTS: [(&str, &[&str]); 3] = [
     ("two of a type", &["--gres=gpu:h100:2"]),
@@ -28,9 +33,7 @@ pub(crate) fn tell(cluster: &Cluster) -> Result<Vec<JobId>> {
         let mut words = request.to_vec();
         let name = format!("demo{number}");
         words.extend(["-J", &name, "-l"]);
-        let script = format!(
-            "echo SLURM_STEP_GPUS=$SLURM_STEP_GPUS CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES; sleep {SECONDS}"
-        );
+        let script = format!("{LOOK}; sleep {SECONDS}");
         let mut shown = request.to_vec();
         shown.push("train.sh");
         show::command("srun", &shown);

@@ -7,3 +7,24 @@ pub mod jobs;
 pub mod plugins;
 pub mod sacct;
 pub mod sandbox;
+
+use harness::Builder;
+
+/// The `Gres Name=` lines that `slurmd -G` prints on the first node of a cluster without daemons.
+///
+/// # Panics
+/// When slurmd fails.
+#[must_use]
+pub fn gres_lines(cluster: Builder) -> Vec<String> {
+    // 24.11 wants a working AuthType even for -G, and no munged runs here.
+    let cluster = cluster
+        .slurm_conf_extra("AuthType=auth/none\nCredType=cred/none")
+        .dry()
+        .unwrap();
+    let said = cluster.slurmd_g(&cluster.nodes()[0]).unwrap().ok().unwrap();
+    cluster.stop().unwrap();
+    format!("{}{}", said.stdout, said.stderr)
+        .lines()
+        .filter_map(|line| line.find("Gres Name=").map(|at| line[at..].to_owned()))
+        .collect()
+}

@@ -54,23 +54,18 @@ fn gres_lines(release: Release, board: &str, model: &str, plugins: Plugins) -> V
     let scenario = scenario(board);
     let gpus = scenario.resolve().unwrap();
     let count: usize = gpus.gpus.iter().map(|gpu| gpu.mig.len().max(1)).sum();
-    let cluster = Cluster::builder(release)
-        .scenario(scenario)
-        .plugins(plugins)
-        .gres_conf("AutoDetect=nvml")
-        .node_gres(&format!("gpu:{model}:{count}"))
-        // 24.11 wants a working AuthType even for -G, and no munged runs here.
-        .slurm_conf_extra("AuthType=auth/none\nCredType=cred/none")
-        .dry()
-        .unwrap();
-    let said = cluster.slurmd_g(&cluster.nodes()[0]).unwrap().ok().unwrap();
-    let said = format!("{}{}", said.stdout, said.stderr);
-    cluster.stop().unwrap();
-    let lines: Vec<_> = said
-        .lines()
-        .filter_map(|line| line.find("Gres Name=").map(|at| line[at..].to_owned()))
-        .collect();
-    assert_eq!(lines.len(), count, "{release} {board} {plugins:?}: {said}");
+    let lines = suites::gres_lines(
+        Cluster::builder(release)
+            .scenario(scenario)
+            .plugins(plugins)
+            .gres_conf("AutoDetect=nvml")
+            .node_gres(&format!("gpu:{model}:{count}")),
+    );
+    assert_eq!(
+        lines.len(),
+        count,
+        "{release} {board} {plugins:?}: {lines:?}"
+    );
     lines
 }
 
