@@ -24,16 +24,13 @@ mod tests {
     #[test]
     fn null_is_no_text_and_odd_bytes_are_replaced() {
         // SAFETY: NULL is allowed.
-        assert_eq!(unsafe { text(std::ptr::null()) }, None);
+        let nothing = unsafe { text(std::ptr::null()) };
+        assert_eq!(nothing, None);
         // SAFETY: a literal lives for ever.
-        assert_eq!(
-            unsafe { text(c"gpu:high".as_ptr()) }.as_deref(),
-            Some("gpu:high")
-        );
+        let plain = unsafe { text(c"gpu:high".as_ptr()) };
+        assert_eq!(plain.as_deref(), Some("gpu:high"));
         // SAFETY: as above.
-        assert_eq!(
-            unsafe { text(c"a\xffb".as_ptr()) }.as_deref(),
-            Some("a\u{fffd}b")
-        );
+        let odd = unsafe { text(c"a\xffb".as_ptr()) };
+        assert_eq!(odd.as_deref(), Some("a\u{fffd}b"));
     }
 }

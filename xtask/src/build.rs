@@ -22,7 +22,7 @@ use crate::version::Version;
 /// What Slurm's daemons need of a plugin's linking; see .cargo/config.toml.
 const RELRO: [&str; 2] = ["-C", "relro-level=partial"];
 
-/// Build the plugins for a Slurm release into target/dist/<full version>/.
+/// Build the plugins for a Slurm release into target/dist/VERSION/.
 ///
 /// A plugin serves exactly one Slurm version: it is built from that version's own headers, and the
 /// build stops when source tree and daemons are of different versions. Without arguments it builds
@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// Build without optimisation
     #[arg(long)]
     debug: bool,
-    /// Build the plugins with faults that tests provoke, into target/dist/<full version>-fault/
+    /// Build the plugins with faults that tests provoke, into target/dist/VERSION-fault/
     #[arg(long)]
     fault: bool,
     /// Build the fake NVML; alone, it builds no plugin
@@ -208,17 +208,7 @@ pub(crate) fn plugins_for(
     );
     // A dir for the faults too: in one, each kind would be linked anew after the other.
     let out = paths.target().join(format!("slurm-{version}{suffix}"));
-    let mut cmd = cargo(paths)
-        .arg("build")
-        .arg("--target-dir")
-        .arg(&out)
-        .env("SLURM_SRC", &target.tree.src)
-        .env("SLURM_BUILD", &target.tree.build)
-        .hint("the log has the compiler's messages");
-    cmd = match &target.include {
-        Some(include) => cmd.env("SLURM_INCLUDE", include),
-        None => cmd.without_env("SLURM_INCLUDE"),
-    };
+    let mut cmd = cargo_for(paths, target, "build", &out);
     if !how.debug {
         cmd = cmd.arg("--release");
     }
@@ -237,6 +227,21 @@ pub(crate) fn plugins_for(
     collect(&plugins, version, &out.join(profile(how.debug)), &dir)?;
     step.done();
     Ok(dir)
+}
+
+/// cargo with the headers of a Slurm.
+pub(crate) fn cargo_for(paths: &Paths, target: &Target, verb: &str, out: &Path) -> Cmd {
+    let cmd = cargo(paths)
+        .arg(verb)
+        .arg("--target-dir")
+        .arg(out)
+        .env("SLURM_SRC", &target.tree.src)
+        .env("SLURM_BUILD", &target.tree.build)
+        .hint("the log has the compiler's messages");
+    match &target.include {
+        Some(include) => cmd.env("SLURM_INCLUDE", include),
+        None => cmd.without_env("SLURM_INCLUDE"),
+    }
 }
 
 /// Checks what cargo made and moves it to where Slurm's names are.

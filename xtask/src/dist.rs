@@ -16,7 +16,7 @@ use crate::setup;
 use crate::step::Progress;
 use crate::version::Version;
 
-/// Build the release tarballs: target/dist/sgpu-<version>-slurm-<Slurm version>.tar.gz.
+/// Build the release tarballs: target/dist/sgpu-VERSION-slurm-SLURM.tar.gz.
 ///
 /// One for each Slurm release, with the plugins, the licence, the README, and man pages and
 /// completions where there are any; and SHA256SUMS over them. The same sources give the same bytes

@@ -1,4 +1,4 @@
-//! The commands of this repository: `cargo xtask setup`, `build`, `demo`, `test`, `bench`, `dist`,
+//! The commands of this repository: `cargo xtask setup`, `build`, `demo`, `test`, `bench`, `lint`, `dist`,
 //! `clean`.
 //!
 //! Nothing here installs or touches Slurm, munge, MariaDB, apt sources or `/etc` on the host:
@@ -17,6 +17,7 @@ mod elf;
 mod fsx;
 mod hostpkgs;
 mod interrupt;
+mod lint;
 mod lock;
 mod oracle;
 mod os;
@@ -57,6 +58,7 @@ enum Command {
     Test(test::Args),
     Demo(demo::Args),
     Bench(bench::Args),
+    Lint(lint::Args),
     Dist(dist::Args),
     Clean(clean::Args),
 }
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Command::Test(args) => test::main(&args),
         Command::Demo(args) => demo::main(&args),
         Command::Bench(args) => bench::main(&args),
+        Command::Lint(args) => lint::main(&args),
         Command::Dist(args) => dist::main(&args),
         Command::Clean(args) => clean::main(&args),
     });

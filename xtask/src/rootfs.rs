@@ -19,7 +19,7 @@ use crate::sudo;
 use crate::version::Version;
 
 /// What a test cluster runs in the root.
-const PACKAGES: [&str; 13] = [
+const PACKAGES: [&str; 14] = [
     "ca-certificates",
     "libslurm-dev",
     "lua5.1",
@@ -33,6 +33,7 @@ const PACKAGES: [&str; 13] = [
     "slurmctld",
     "slurmd",
     "slurmdbd",
+    "valgrind",
 ];
 /// Packages that not every suite has.
 const OPTIONAL: [&str; 2] = ["slurmrestd", "slurm-wlm-jwt-plugin"];

@@ -1,0 +1,65 @@
+//! `cargo xtask lint`: formatting, clippy and the docs, also of the plugins with each Slurm's headers.
+
+use anyhow::Result;
+
+use crate::build::{self, Target};
+use crate::paths::Paths;
+use crate::plugins;
+use crate::release;
+use crate::setup;
+use crate::step::Progress;
+
+/// Check formatting, lints and docs, the plugins with each Slurm release's headers.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {}
+
+/// Runs the command.
+pub(crate) fn main(_: &Args) -> Result<()> {
+    let paths = Paths::find()?;
+    let ready = setup::ensure(&paths, &release::chosen(&[]))?;
+    let progress = Progress::new(3 + ready.len(), paths.logs());
+    for (name, what, args) in [
+        (
+            "lint-fmt",
+            "formatting",
+            &["fmt", "--all", "--", "--check"][..],
+        ),
+        (
+            "lint-clippy",
+            "lints, without Slurm",
+            &[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ],
+        ),
+        ("lint-docs", "docs", &["doc", "--workspace", "--no-deps"]),
+    ] {
+        let step = progress.step(name, what.to_owned());
+        build::cargo(&paths)
+            .args(args)
+            .env("RUSTDOCFLAGS", "-D warnings")
+            .run(&step)?;
+        step.done();
+    }
+    for one in ready.iter().filter(|one| one.tree.is_some()) {
+        let target = Target::of(one)?;
+        let version = target.version();
+        let name = format!("lint-{version}");
+        let step = progress.step(&name, format!("lints, with Slurm {version}"));
+        let out = paths.target().join(format!("slurm-{version}"));
+        let mut cmd = build::cargo_for(&paths, &target, "clippy", &out);
+        for plugin in plugins::of(version) {
+            cmd = cmd.args(["-p", plugin.package]);
+        }
+        for room in ["gres-gpu-driver", "slurm-plugin", "slurm-headers"] {
+            cmd = cmd.args(["-p", room]);
+        }
+        cmd.args(["--", "-D", "warnings"]).run(&step)?;
+        step.done();
+    }
+    Ok(())
+}
