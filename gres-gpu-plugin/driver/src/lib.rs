@@ -2,12 +2,12 @@
 //!
 //! | hook                       | runs in              | module        |
 //! |----------------------------|----------------------|---------------|
-//! | `gpu_p_get_system_gpu_list`| slurmd, `slurmd -G`  | [`discovery`] |
-//! | `gpu_p_get_device_count`   | slurmd               | [`discovery`] |
-//! | `gpu_p_usage_read`         | slurmstepd           | [`usage`]     |
-//! | `gpu_p_energy_read`        | slurmd               | [`energy`]    |
-//! | `gpu_p_step_hardware_*`    | slurmstepd           | [`clocks`]    |
-//! | `gpu_p_test_cpu_conv`      | slurmd               | [`cpu_conv`]  |
+//! | `gpu_p_get_system_gpu_list`| slurmd, `slurmd -G`  | `discovery` |
+//! | `gpu_p_get_device_count`   | slurmd               | `discovery` |
+//! | `gpu_p_usage_read`         | slurmstepd           | `usage`     |
+//! | `gpu_p_energy_read`        | slurmd               | `energy`    |
+//! | `gpu_p_step_hardware_*`    | slurmstepd           | `clocks`    |
+//! | `gpu_p_test_cpu_conv`      | slurmd               | `cpu_conv`  |
 //!
 //! Nothing here waits on NVML without a deadline.
 #![cfg(slurm_internal)]

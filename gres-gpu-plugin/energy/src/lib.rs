@@ -8,7 +8,7 @@
 //! | hook                        | slurmd                      | slurmstepd                  |
 //! |-----------------------------|-----------------------------|-----------------------------|
 //! | `…_p_conf_set`              | –                           | first reading               |
-//! | `…_p_get_data`              | [`node`]: the counters      | [`step`]: what was used     |
+//! | `…_p_get_data`              | `node`: the counters      | `step`: what was used     |
 //! | `…_p_set_data`              | –                           | which GPUs the step has     |
 #![cfg(slurm_internal)]
 #![cfg_attr(

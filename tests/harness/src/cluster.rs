@@ -271,21 +271,9 @@ impl Cluster {
     pub fn restart_slurmd(&self, node: &str) -> Result<()> {
         self.stop_slurmd(node)?;
         self.start_slurmd(node)?;
-        let port = self
-            .conf
-            .nodes
-            .iter()
-            .find(|known| known.name == node)
-            .map(|known| known.port);
-        self.wait_until(
-            &format!("slurmd of {node}"),
-            self.builder.boot_deadline,
-            || {
-                self.connect(port.unwrap_or_default())
-                    .map(drop)
-                    .map_err(|error| error.to_string())
-            },
-        )
+        let known = self.conf.nodes.iter().find(|known| known.name == node);
+        let port = known.map(|known| known.port).unwrap_or_default();
+        self.wait_port(&format!("slurmd of {node}"), port)
     }
 
     /// Ends slurmctld and starts it again; returns when it listens.

@@ -6,8 +6,10 @@ use std::sync::PoisonError;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
+use crate::cage::below;
 use crate::cluster::STOP_DEADLINE;
 use crate::{Cluster, Error, Process, Report, Result, cgroup, cores};
 
@@ -124,7 +126,7 @@ impl Cluster {
             .any(|known| known.name == daemon && known.runs(&self.cage))
     }
 
-    /// Kills and cancels what still runs: a test may end with jobs.
+    /// Cancels and kills what still runs: a test may end with jobs.
     fn end_jobs(&self) -> Result<(), String> {
         if !self.has("slurmctld") {
             return Ok(());
@@ -143,11 +145,15 @@ impl Cluster {
         if jobs.is_empty() {
             return Ok(());
         }
-        for how in [&["-f", "-s", "KILL"][..], &[]] {
-            let _ = self.command("scancel").args(how).args(&jobs).run();
-        }
+        let _ = self.run("scancel", &jobs);
         let start = Instant::now();
         loop {
+            // Slurm would give them KillWait's 30 seconds.
+            for task in below(&self.cage.processes(), |process| {
+                process.name == "slurmstepd"
+            }) {
+                let _ = kill(Pid::from_raw(task.host_pid), Signal::SIGKILL);
+            }
             let left = running();
             if left.is_empty() {
                 return Ok(());
@@ -231,7 +237,7 @@ impl Drop for Cluster {
         let report = self.take_down();
         if thread::panicking() {
             // The test has failed already: its cause may be here.
-            eprintln!("{report}");
+            eprint!("{report}");
         } else if !report.is_clean() {
             panic!("{report}");
         }

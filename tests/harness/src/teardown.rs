@@ -29,7 +29,12 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "cluster {} did not end clean:", self.id)?;
+        let how = if self.is_clean() {
+            "ended"
+        } else {
+            "did not end clean:"
+        };
+        writeln!(f, "cluster {} {how}", self.id)?;
         for fault in &self.faults {
             writeln!(f, "- {fault}")?;
         }

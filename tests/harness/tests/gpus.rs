@@ -58,7 +58,7 @@ fn stock_slurm_finds_the_gpus_of_a_board() {
             .board("8xh100-sxm5")
             .plugins(Plugins::Stock)
             .gres_conf("AutoDetect=nvml")
-            .node_gres("gpu:8")
+            .node_gres("gpu:h100:8")
             .start()
             .unwrap();
         let found = gres(&cluster, cluster.node(1));
@@ -136,9 +136,9 @@ fn a_node_that_loses_a_gpu_is_drained() {
             .node_gres("gpu:8")
             // That is what the test makes happen.
             .allow_log(
-                "gres/gpu count reported lower|Setting node .* state to (DRAIN|INVAL)|invalid gres",
+                "gres/gpu count reported lower|Setting node .* state to (DRAIN|INVAL)|invalid gres|GRES\\[gpu\\] Type",
             )
-            .allow_log("drain_nodes: node|Ignoring file-less GPU|_slurm_rpc_node_registration")
+            .allow_log("drain_nodes: node|config-only GPU|_slurm_rpc_node_registration")
             .start()
             .unwrap();
         let node = cluster.node(1);

@@ -70,6 +70,8 @@ fn main() -> Result<()> {
                     println!("{hook} {}", plugin.call(&hook)?);
                 }
             }
+            // It stays mapped, so that a checker can name its functions at the end.
+            std::mem::forget(plugin);
         }
     }
     std::mem::forget(slurm);

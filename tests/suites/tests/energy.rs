@@ -106,7 +106,11 @@ fn five_minutes(release: Release) {
         .split(',')
         .map(|index| index.parse().unwrap())
         .collect();
-    assert_eq!(gpus, [3, 4]);
+    assert_eq!(gpus.len(), 2);
+    assert!(
+        gpus.iter().all(|gpu| *gpu > 2),
+        "{gpus:?} are the other job's"
+    );
 
     let step = sacct::step(&sacct::wait(&cluster, id, "COMPLETED"), "0");
     let expected: f64 = gpus

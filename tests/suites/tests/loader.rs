@@ -23,28 +23,37 @@ impl Loader {
 
     /// What the loader prints; it must end well.
     fn run(&self, daemon: &str, plugin: &Path, action: &[&str]) -> Vec<String> {
+        let (stdout, _) = self.run_under(&[], daemon, plugin, action);
+        stdout.lines().map(str::to_owned).collect()
+    }
+
+    /// Standard output and error of the loader as a client of another program.
+    fn run_under(
+        &self,
+        outer: &[&str],
+        daemon: &str,
+        plugin: &Path,
+        action: &[&str],
+    ) -> (String, String) {
         let inside = format!("/opt/{}", plugin.file_name().unwrap().to_str().unwrap());
-        let mut words = vec![
+        let mut words = outer.to_vec();
+        words.extend([
             "/opt/sgpu-loader",
             "--libslurmfull",
             &self.libslurmfull,
             "--as",
             daemon,
             inside.as_str(),
-        ];
+        ]);
         words.extend(action);
         let said = self.sandbox.clone().with(plugin).run(&words);
-        let errors = String::from_utf8_lossy(&said.stderr);
+        let errors = String::from_utf8_lossy(&said.stderr).into_owned();
         assert!(
             said.status.success(),
             "{words:?}: {}\n{errors}",
             said.status
         );
-        String::from_utf8(said.stdout)
-            .unwrap()
-            .lines()
-            .map(str::to_owned)
-            .collect()
+        (String::from_utf8(said.stdout).unwrap(), errors)
     }
 }
 
@@ -157,6 +166,47 @@ fn a_panic_in_every_hook_leaves_the_process_alive_with_the_declared_fallback() {
                     i32::from_ne_bytes((answer as u64).to_ne_bytes()[..4].try_into().unwrap());
                 assert_eq!(answer, expected, "{release} {}: {line}", plugin.file);
             }
+        }
+    });
+}
+
+/// Memory errors of ours, and blocks that nobody points to any more. What Slurm's own library does is not
+/// ours: only records with the plugin in their stack count.
+#[test]
+fn valgrind_finds_no_error_of_ours() {
+    const VALGRIND: [&str; 3] = [
+        "valgrind",
+        "--leak-check=full",
+        "--show-leak-kinds=definite",
+    ];
+    for_each(|loader, root, release, plugin| {
+        let path = harness::plugins(root.version()).join(plugin.file);
+        let hooks = hooks(release, plugin);
+        let mut action = vec!["call", "--times", "2"];
+        action.extend(hooks.iter().map(String::as_str));
+        for daemon in ["slurmd", "slurmstepd"] {
+            let (_, report) = loader.run_under(&VALGRIND, daemon, &path, &action);
+            assert!(
+                report.contains("HEAP SUMMARY"),
+                "valgrind did not run: {report}"
+            );
+            // `==12== ` begins each line, and a line of nothing else ends a record.
+            let lines = report
+                .lines()
+                .filter_map(|line| line.strip_prefix("==")?.split_once("=="));
+            let text: String = lines
+                .map(|(_, line)| format!("{}\n", line.trim()))
+                .collect();
+            let ours: Vec<_> = text
+                .split("\n\n")
+                .filter(|record| record.contains("at 0x") && record.contains(plugin.file))
+                .collect();
+            let records = ours.join("\n\n");
+            assert!(
+                ours.is_empty(),
+                "{release} {} in {daemon}:\n{records}",
+                plugin.file
+            );
         }
     });
 }

@@ -14,6 +14,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use plan::Plan;
 pub use process::Process;
+pub(crate) use process::below;
 
 use crate::{Error, Result};
 
@@ -172,6 +173,14 @@ impl Cage {
     /// The network namespace, to be opened.
     pub(crate) fn network(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/ns/net", self.init))
+    }
+
+    /// Whether somebody in the network listens on a TCP port.
+    pub(crate) fn listens(&self, port: u16) -> bool {
+        ["tcp", "tcp6"].iter().any(|table| {
+            let path = format!("/proc/{}/net/{table}", self.init);
+            process::listens(&fs::read_to_string(path).unwrap_or_default(), port)
+        })
     }
 
     /// The beginning of a command that runs in a machine.

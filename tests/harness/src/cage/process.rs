@@ -72,9 +72,72 @@ fn parse(host_pid: i32, status: &str, command: String) -> Option<Process> {
     })
 }
 
+/// Whether a `/proc/net/tcp` has a listening socket on a port.
+pub(crate) fn listens(table: &str, port: u16) -> bool {
+    table.lines().skip(1).any(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let local = fields.next().and_then(|address| address.rsplit_once(':'));
+        let state = fields.nth(1);
+        local.is_some_and(|(_, hex)| u16::from_str_radix(hex, 16) == Ok(port))
+            && state == Some("0A")
+    })
+}
+
+/// Those below a process that `is_above` chooses, however deep.
+pub(crate) fn below(all: &[Process], is_above: impl Fn(&Process) -> bool) -> Vec<&Process> {
+    let above = |process: &Process| {
+        let mut parent = process.parent;
+        // No chain is longer than there are processes.
+        for _ in all {
+            let Some(found) = all.iter().find(|one| one.host_pid == parent) else {
+                return false;
+            };
+            if is_above(found) {
+                return true;
+            }
+            parent = found.parent;
+        }
+        false
+    };
+    all.iter().filter(|process| above(process)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_listening_port_is_seen() {
+        let table = "  sl  local_address rem_address   st tx_queue\n\
+                     0: 00000000:1AA1 00000000:0000 0A 00000000:00000000\n\
+                     1: 0100007F:1B59 0100007F:C350 01 00000000:00000000\n";
+        assert!(listens(table, 6817));
+        assert!(!listens(table, 7001));
+        assert!(!listens("", 6817));
+    }
+
+    #[test]
+    fn descendants_are_found() {
+        let process = |host_pid, parent, name: &str| Process {
+            host_pid,
+            pid: host_pid,
+            parent,
+            name: name.into(),
+            command: String::new(),
+            zombie: false,
+        };
+        let all = [
+            process(2, 1, "slurmstepd"),
+            process(3, 2, "bash"),
+            process(4, 3, "sleep"),
+            process(5, 1, "munged"),
+        ];
+        let found = below(&all, |process| process.name == "slurmstepd");
+        assert_eq!(
+            found.iter().map(|process| process.pid).collect::<Vec<_>>(),
+            [3, 4]
+        );
+    }
 
     #[test]
     fn a_status_file_gives_both_ids() {
