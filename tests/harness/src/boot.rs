@@ -148,8 +148,7 @@ impl Cluster {
             self.start_slurmdbd()?;
             self.make_accounts()?;
         }
-        // There is no state to recover, and slurmctld logs errors when it looks for it.
-        self.start_slurmctld_with(&["-D", "-c"])?;
+        self.start_slurmctld()?;
         for node in &self.nodes {
             self.start_slurmd(node)?;
         }
@@ -279,11 +278,7 @@ impl Cluster {
     /// # Errors
     /// When it does not come up.
     pub fn start_slurmctld(&self) -> Result<()> {
-        self.start_slurmctld_with(&["-D"])
-    }
-
-    fn start_slurmctld_with(&self, args: &[&str]) -> Result<()> {
-        let exec = self.command("/usr/sbin/slurmctld").args(args).dir("/tmp");
+        let exec = self.command("/usr/sbin/slurmctld").args(["-D"]).dir("/tmp");
         let pid_file = Some(format!("{RUN}/slurmctld.pid"));
         self.launch("slurmctld", &self.controller, exec, pid_file, false)?;
         self.wait_port("slurmctld", conf::CTLD_PORT)

@@ -16,6 +16,9 @@ const EXPECTED: &[&str] = &[
     r"Domain socket directory",
     // hwloc's synthetic topology cannot be saved as slurmd's XML copy of the machine.
     r"xcpuinfo_hwloc_topo_load",
+    // slurmctld's first start finds no state to recover; it does so with `-c` too.
+    r"Could not open (node|job|reservation|trigger) state file \S+: No such file or directory",
+    r"NOTE: Trying backup state save file",
     // slurmctld tells an srun of its job's end that has just ended itself.
     r"msg_type=SRUN_JOB_COMPLETE\) failed: (Connection reset by peer|Broken pipe)",
     // slurmctld ends while it still talks to daemons that end too.
