@@ -10,11 +10,7 @@ pub(crate) fn tell(cluster: &Cluster) -> Result<()> {
     println!("gres.conf says `AutoDetect=nvml`, and gpu/nvml is ours. What slurmd registers:");
     let node = cluster.nodes().first().context("a node")?;
     show::command("slurmd", &["-G", "-N", node]);
-    let said = cluster
-        .command("slurmd")
-        .args(["-G", "-N", node])
-        .on(node)
-        .run()?;
+    let said = cluster.slurmd_g(node)?;
     let text = format!("{}{}", said.stdout, said.stderr);
     let field = |line: &str, name: &str| {
         line.split(' ')

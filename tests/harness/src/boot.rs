@@ -371,7 +371,7 @@ pub(crate) fn prepare_accounting(release: Release) -> Result<()> {
     cluster.run("sacctmgr", ["-n", "show", "cluster"])?.ok()?;
     cluster.end_daemon("slurmdbd")?;
     cluster.end_daemon("mariadb")?;
-    let partial = cached.with_extension("partial");
+    let partial = mariadb::beside(&cached, "partial");
     let _ = fs::remove_dir_all(&partial);
     mariadb::copy(
         &cluster.cage.path(&cluster.controller, mariadb::DATA)?,

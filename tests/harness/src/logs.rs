@@ -17,8 +17,9 @@ const EXPECTED: &[&str] = &[
     // hwloc's synthetic topology cannot be saved as slurmd's XML copy of the machine.
     r"xcpuinfo_hwloc_topo_load",
     // slurmctld's first start finds no state to recover; it does so with `-c` too.
-    r"Could not open (node|job|reservation|trigger) state file \S+: No such file or directory",
+    r"Could not open (node|job|reservation|trigger|assoc_mgr|assoc_usage) state file \S+: No such file",
     r"NOTE: Trying backup state save file",
+    r"No (fed_mgr state file|last decay|Assoc usage file) .* to recover",
     // slurmctld tells an srun of its job's end that has just ended itself.
     r"msg_type=SRUN_JOB_COMPLETE\) failed: (Connection reset by peer|Broken pipe)",
     // slurmctld ends while it still talks to daemons that end too.

@@ -49,9 +49,17 @@ pub(crate) fn cached(root: &Root) -> Result<PathBuf> {
         .join(format!("{suite}-slurm-{}", root.version)))
 }
 
+/// A path beside a data folder; its version has dots, so `with_extension` would cut it.
+pub(crate) fn beside(cached: &Path, extension: &str) -> PathBuf {
+    let mut path = cached.as_os_str().to_owned();
+    path.push(".");
+    path.push(extension);
+    path.into()
+}
+
 /// Held by the one harness that makes a data folder.
 pub(crate) fn lock(cached: &Path) -> Result<Flock<fs::File>> {
-    let path = cached.with_extension("lock");
+    let path = beside(cached, "lock");
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(Error::file("make", parent))?;
     }
