@@ -21,7 +21,12 @@ const REQUESTS: [(&str, &[&str]); 3] = [
     ("one for each task", &["-n4", "--gpus-per-task=1"]),
     (
         "close to their cores",
-        &["-n2", "--gpus-per-task=2", "--gpu-bind=closest"],
+        &[
+            "-n2",
+            "--gpus-per-task=2",
+            "--gpu-bind=closest",
+            "--gres-flags=enforce-binding",
+        ],
     ),
 ];
 

@@ -28,12 +28,14 @@ pub(crate) const OPTIONS: [&str; 6] = [
 ];
 
 /// Options of `mariadbd`: no network, and no waiting for a disk that it does not have.
-pub(crate) const SERVER_OPTIONS: [&str; 5] = [
+pub(crate) const SERVER_OPTIONS: [&str; 6] = [
     "--skip-networking",
     "--skip-name-resolve",
     "--skip-log-bin",
     "--innodb-flush-log-at-trx-commit=0",
     "--socket=/run/mysqld/mysqld.sock",
+    // slurmdbd logs an error when it is on; not every MariaDB knows it.
+    "--loose-innodb-snapshot-isolation=OFF",
 ];
 
 /// What slurmdbd needs before its first start.
