@@ -21,8 +21,10 @@ pub(crate) struct Daemon {
     pid_file: Option<String>,
     child: Child,
     ended: Option<ExitStatus>,
-    /// It may end: it was told to, or it goes to the background.
-    may_end: bool,
+    /// It leaves the foreground, so the end of its first process is none.
+    forks: bool,
+    /// It was told to end.
+    told: bool,
 }
 
 /// How a daemon is started.
@@ -62,7 +64,8 @@ impl Daemon {
             pid_file: start.pid_file,
             child,
             ended: None,
-            may_end: start.forks,
+            forks: start.forks,
+            told: false,
         })
     }
 
@@ -85,7 +88,7 @@ impl Daemon {
     /// Sends its process a signal; false when there is none.
     pub(crate) fn signal(&mut self, cage: &Cage, signal: Signal) -> bool {
         if matches!(signal, Signal::SIGTERM | Signal::SIGKILL | Signal::SIGINT) {
-            self.may_end = true;
+            self.told = true;
         }
         let Some(process) = self.process(cage) else {
             return false;
@@ -104,14 +107,27 @@ impl Daemon {
     /// What is wrong with how it ended: it was not told to, or it crashed.
     pub(crate) fn fault(&mut self) -> Option<String> {
         let status = self.ended()?;
-        let told = [Signal::SIGKILL, Signal::SIGTERM].map(|signal| Some(signal as i32));
-        let well = status.success() || told.contains(&status.signal());
-        let how = if self.may_end {
+        // 26.05's slurmdbd wakes its threads by SIGUSR1 while it ends, and at times dies of it.
+        let endings = [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGUSR1];
+        let by_signal = endings
+            .iter()
+            .any(|signal| status.signal() == Some(*signal as i32));
+        let fine = if self.told {
+            status.success() || by_signal
+        } else {
+            self.forks && status.success()
+        };
+        let how = if self.told {
             "ended badly"
         } else {
             "ended by itself"
         };
-        (!(self.may_end && well)).then(|| format!("{} {how}: {status}", self.name))
+        (!fine).then(|| format!("{} {how}: {status}", self.name))
+    }
+
+    /// It left the foreground and is gone, though nobody told it to end.
+    pub(crate) fn is_lost(&mut self, cage: &Cage) -> bool {
+        self.forks && !self.told && !self.runs(cage)
     }
 
     /// Whether its `nsenter` or its process is there.

@@ -36,11 +36,13 @@ impl Root {
     /// # Errors
     /// When `cargo xtask setup` has not made it, or it holds another release.
     pub fn open(release: Release) -> Result<Self> {
-        if !nix::unistd::geteuid().is_root() {
-            return Err(Error::NotRoot);
-        }
-        let path = paths::roots()?.join(release.suite());
         let chosen = std::env::var_os("SGPU_ROOTS").is_some();
+        Self::open_in(&paths::roots()?, release, chosen)
+    }
+
+    /// A root that somebody chose needs no stamp.
+    fn open_in(roots: &Path, release: Release, chosen: bool) -> Result<Self> {
+        let path = roots.join(release.suite());
         if path.join("usr/sbin/slurmd").symlink_metadata().is_err()
             || !(chosen || path.join(".sgpu-root").is_file())
         {
@@ -48,6 +50,9 @@ impl Root {
                 "no root of Slurm {release} in {}",
                 path.display()
             )));
+        }
+        if !nix::unistd::geteuid().is_root() {
+            return Err(Error::NotRoot);
         }
         let said = Command::new("chroot")
             .arg(&path)
@@ -128,6 +133,17 @@ fn ids(passwd: &str, user: &str) -> Option<Ids> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_a_root_the_error_says_what_to_run() {
+        let error =
+            Root::open_in(Path::new("/nonexistent"), Release::Slurm24_11, false).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("24.11") && text.contains("run `cargo xtask setup`"),
+            "{text}"
+        );
+    }
 
     #[test]
     fn ids_come_from_passwd() {

@@ -180,6 +180,9 @@ impl Cluster {
         let mut daemons = self.daemons();
         for stage in stages {
             for daemon in daemons.iter_mut().filter(|daemon| stage(&daemon.name)) {
+                if daemon.is_lost(&self.cage) {
+                    faults.push(format!("{} is gone", daemon.name));
+                }
                 daemon.signal(&self.cage, Signal::SIGTERM);
             }
             for daemon in daemons.iter_mut().filter(|daemon| stage(&daemon.name)) {

@@ -100,6 +100,36 @@ fn a_crashed_daemon_is_reported() {
 }
 
 #[test]
+fn a_daemon_that_is_gone_is_reported() {
+    for release in releases() {
+        let cluster = Cluster::builder(release)
+            .slurmd_forks(true)
+            .start()
+            .unwrap();
+        let slurmd = |process: &harness::Process| process.name == "slurmd";
+        let pid = cluster
+            .processes()
+            .into_iter()
+            .find(slurmd)
+            .unwrap()
+            .pid
+            .to_string();
+        cluster.run("kill", ["-KILL", &pid]).unwrap().ok().unwrap();
+        cluster
+            .wait_until("the end of slurmd", PATIENCE, || {
+                if cluster.processes().iter().any(slurmd) {
+                    Err("it runs".into())
+                } else {
+                    Ok(())
+                }
+            })
+            .unwrap();
+        let gone = format!("slurmd-{} is gone", cluster.node(1));
+        assert!(report(cluster).mentions(&gone));
+    }
+}
+
+#[test]
 fn a_process_and_a_mount_left_behind_are_reported() {
     for release in releases() {
         let cluster = Cluster::builder(release).dry().unwrap();
