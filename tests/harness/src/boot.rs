@@ -155,7 +155,7 @@ impl Cluster {
         self.wait_nodes("idle", self.builder.boot_deadline)
     }
 
-    fn start_munged(&self) -> Result<()> {
+    pub(crate) fn start_munged(&self) -> Result<()> {
         let munge = self.root.ids("munge")?;
         let at = |path: &str| self.cage.path(&self.controller, path);
         make(&at("/run/munge")?, munge, 0o755)?;

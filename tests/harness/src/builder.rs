@@ -239,13 +239,15 @@ impl Builder {
         Cluster::boot(self)
     }
 
-    /// Makes the machines and starts no daemon: for `slurmd -G`, `slurmd -C` and other programs that
-    /// need none.
+    /// Makes the machines and starts no daemon of Slurm: for `slurmd -G`, `slurmd -C` and other programs
+    /// that need none. munged runs, since 24.11's slurmd asks for it even then.
     ///
     /// # Errors
     /// When something is not set up.
     pub fn dry(self) -> Result<Cluster> {
-        Cluster::dry(self)
+        let cluster = Cluster::dry(self)?;
+        cluster.start_munged()?;
+        Ok(cluster)
     }
 
     /// The folders of plugins for PluginDir: ours are copied to `/opt/sgpu/plugins`.

@@ -264,7 +264,9 @@ impl Cluster {
         self.end_by(&format!("slurmd-{node}"), Signal::SIGKILL)
     }
 
-    /// Ends a node's slurmd and starts it again; returns when it listens.
+    /// Ends a node's slurmd and starts it again; returns when it listens. A message of slurmctld's that
+    /// is lost meanwhile is sent again after a minute only: after a job's end, wait until the node is
+    /// idle first.
     ///
     /// # Errors
     /// When it does not end or does not come up.

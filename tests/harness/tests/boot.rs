@@ -209,6 +209,8 @@ fn slurmd_in_the_background_is_a_daemon_too() {
             .start()
             .unwrap();
         cluster.run("srun", ["true"]).unwrap().ok().unwrap();
+        // slurmd must not go while it still clears up after the job.
+        cluster.wait_nodes("idle", PATIENCE).unwrap();
         cluster.restart_slurmd(cluster.node(1)).unwrap();
         cluster.run("srun", ["true"]).unwrap().ok().unwrap();
         cluster.stop().unwrap();

@@ -112,6 +112,7 @@ fn a_node_differs_from_the_others_and_changes() {
             .node_scenario(2, half.clone())
             .plugins(Plugins::Stock)
             .gres_conf("AutoDetect=nvml")
+            .node_gres("gpu:h100:4")
             .dry()
             .unwrap();
         let device = |node: &str, number: u32| {
@@ -124,10 +125,17 @@ fn a_node_differs_from_the_others_and_changes() {
         assert!(device(one, 7) && device(two, 3) && !device(two, 4));
         cluster.set_scenario(one, &half).unwrap();
         assert!(device(one, 3) && !device(one, 7) && !device(one, 4));
-        // Nothing but the node itself is needed to ask slurmd.
+        assert_eq!(gres(&cluster, one).len(), 4);
         cluster
-            .write_etc("gres.conf", "Name=gpu File=/dev/nvidia[0-3]")
+            .write_etc("gres.conf", "Name=gpu Type=h100 File=/dev/nvidia[0-1]")
             .unwrap();
+        let found = gres(&cluster, one);
+        assert!(
+            found
+                .iter()
+                .any(|line| line.contains("File=/dev/nvidia[0-1] ")),
+            "{found:?}"
+        );
         assert!(cluster.set_scenario(cluster.controller(), &half).is_err());
         cluster.stop().unwrap();
     }
