@@ -25,8 +25,8 @@ pub(crate) struct Args {
     yes: bool,
 }
 
-/// What setup puts into the cache, and so all that clean removes from it.
-const OURS: [&str; 5] = ["apt", "debs", "roots", "src", "stock"];
+/// What setup and the test clusters put into the cache, and so all that clean removes from it.
+const OURS: [&str; 6] = ["apt", "debs", "mariadb", "roots", "src", "stock"];
 
 /// Runs the command.
 pub(crate) fn main(args: &Args) -> Result<()> {

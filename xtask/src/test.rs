@@ -51,7 +51,7 @@ pub(crate) fn main(args: &Args) -> Result<()> {
             .map(|release| release.name)
             .collect();
         let suites = sudo::programs_as_root(cargo_test(&paths, args))
-            .args(["-p", "suites"])
+            .args(["-p", "harness", "-p", "suites"])
             .env("SGPU_CACHE", &paths.cache)
             .env("SGPU_DIST", paths.dist())
             .env("SGPU_SLURM", names.join(" "));

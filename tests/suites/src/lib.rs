@@ -16,11 +16,7 @@ use harness::Builder;
 /// When slurmd fails.
 #[must_use]
 pub fn gres_lines(cluster: Builder) -> Vec<String> {
-    // 24.11 wants a working AuthType even for -G, and no munged runs here.
-    let cluster = cluster
-        .slurm_conf_extra("AuthType=auth/none\nCredType=cred/none")
-        .dry()
-        .unwrap();
+    let cluster = cluster.dry().unwrap();
     let said = cluster.slurmd_g(&cluster.nodes()[0]).unwrap().ok().unwrap();
     cluster.stop().unwrap();
     format!("{}{}", said.stdout, said.stderr)
