@@ -26,7 +26,9 @@ static SAMPLER: Sampler = Sampler::new(SamplerOptions {
         utilization: false,
     },
     min_age: SHARED,
-    keep_open: false,
+    // A step's last reading must not wait for NVML to start: when its end reaches slurmctld after that
+    // of its job, Slurm drops all of the step's figures.
+    keep_open: true,
 });
 
 /// What slurmd knows of its GPUs.

@@ -1,12 +1,11 @@
 //! Joules in SlurmDBD: a job of five minutes on a part of the node's GPUs, power that varies, devices
 //! constrained, and slurmd restarted in between.
 
-use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fake_nvml::Scenario;
 use fake_nvml::scenario::Cycle;
-use harness::{Cluster, Plugins, Release};
+use harness::{Cluster, Plugins, Release, User};
 use suites::{jobs, sacct};
 
 /// Seconds and watts of GPU 0, again and again. The others follow it, each 10 % above the one before.
@@ -80,27 +79,20 @@ fn five_minutes(release: Release) {
         .spawn()
         .unwrap();
     let other_id = jobs::wait_running(&cluster, "other");
-    let mut command = cluster
-        .command("srun")
-        .args([
-            "--gres=gpu:2",
-            "-J",
-            "measured",
-            "sh",
-            "-c",
-            "echo $SLURM_STEP_GPUS; sleep 310",
-        ])
-        .timeout(Duration::from_secs(500))
-        .command()
-        .unwrap();
-    let measured = command.stdout(Stdio::piped()).spawn().unwrap();
-    let id = jobs::wait_running(&cluster, "measured");
+    // A batch job, whose script outlives its step: where the job's end overtakes the step's, Slurm drops
+    // the step's figures.
+    let script = "#!/bin/sh\n#SBATCH --gres=gpu:2 --job-name=measured\n\
+        srun sh -c 'echo $SLURM_STEP_GPUS; sleep 310'\nsleep 2\n";
+    let id = cluster.sbatch(script).unwrap();
+    assert_eq!(jobs::wait_running(&cluster, "measured"), id);
 
     std::thread::sleep(Duration::from_secs(100)); // what is measured is time itself
     cluster.restart_slurmd(&node).unwrap();
-    let measured = measured.wait_with_output().unwrap();
-    assert!(measured.status.success(), "{measured:?}");
-    let gpus: Vec<usize> = String::from_utf8(measured.stdout)
+    cluster
+        .wait_job_state(id, "COMPLETED", Duration::from_secs(300))
+        .unwrap();
+    let gpus: Vec<usize> = cluster
+        .job_output(User::Alice, id)
         .unwrap()
         .trim()
         .split(',')
