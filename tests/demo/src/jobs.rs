@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use harness::{Cluster, JobId, User};
 
 use crate::show;
@@ -58,7 +58,7 @@ pub(crate) fn tell(cluster: &Cluster) -> Result<Vec<JobId>> {
     let mut jobs = Vec::new();
     let mut rows = Vec::new();
     for (name, _) in &running {
-        let id = wait_running(cluster, name)?;
+        let id = cluster.wait_running(name, Duration::from_secs(60))?;
         jobs.push(id);
         let said = cluster
             .run("scontrol", ["show", "job", "-d", &id.to_string()])?
@@ -94,19 +94,4 @@ pub(crate) fn tell(cluster: &Cluster) -> Result<Vec<JobId>> {
         }
     }
     Ok(jobs)
-}
-
-fn wait_running(cluster: &Cluster, name: &str) -> Result<JobId> {
-    cluster
-        .wait_until(
-            &format!("job {name} running"),
-            Duration::from_secs(60),
-            || {
-                let said = cluster
-                    .run("squeue", ["-h", "-n", name, "-t", "R", "-o", "%A"])
-                    .map_err(|error| error.to_string())?;
-                said.stdout.trim().parse().map_err(|_| said.to_string())
-            },
-        )
-        .context("a job does not start")
 }

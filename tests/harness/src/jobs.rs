@@ -97,6 +97,19 @@ impl Cluster {
         value.ok_or_else(|| Error::Program(format!("no {field} in {}", shown.stdout)))
     }
 
+    /// Waits until the job of a name runs, and gives its number.
+    ///
+    /// # Errors
+    /// At the deadline.
+    pub fn wait_running(&self, name: &str, deadline: Duration) -> Result<JobId> {
+        self.wait_until(&format!("job {name} running"), deadline, || {
+            let said = self
+                .run("squeue", ["-h", "-n", name, "-t", "R", "-o", "%A"])
+                .map_err(|error| error.to_string())?;
+            said.stdout.trim().parse().map_err(|_| said.to_string())
+        })
+    }
+
     /// Waits until a job is in a state, as `scontrol` calls it. Ends early when it is in another
     /// one that it does not leave.
     ///

@@ -10,18 +10,7 @@ use harness::{Cluster, JobId};
 /// When it does not within a minute.
 #[must_use]
 pub fn wait_running(cluster: &Cluster, name: &str) -> JobId {
-    cluster
-        .wait_until(
-            &format!("job {name} running"),
-            Duration::from_secs(60),
-            || {
-                let said = cluster
-                    .run("squeue", ["-h", "-n", name, "-t", "R", "-o", "%A"])
-                    .map_err(|error| error.to_string())?;
-                said.stdout.trim().parse().map_err(|_| said.to_string())
-            },
-        )
-        .unwrap()
+    cluster.wait_running(name, Duration::from_secs(60)).unwrap()
 }
 
 /// Runs srun with these words, and gives what its tasks printed.

@@ -8,7 +8,26 @@ pub mod plugins;
 pub mod sacct;
 pub mod sandbox;
 
-use harness::Builder;
+use harness::{Builder, Release};
+
+/// The releases that the plugins under test are built for: those of `cargo xtask test --slurm`.
+#[must_use]
+pub fn releases() -> Vec<Release> {
+    Release::under_test()
+        .into_iter()
+        .filter(|release| Release::FULL.contains(release))
+        .collect()
+}
+
+/// Whether a test of one release runs. One that does not says so.
+#[must_use]
+pub fn is_under_test(release: Release) -> bool {
+    let yes = releases().contains(&release);
+    if !yes {
+        eprintln!("skipped: Slurm {release} is not under test");
+    }
+    yes
+}
 
 /// The `Gres Name=` lines that `slurmd -G` prints on the first node of a cluster without daemons.
 ///

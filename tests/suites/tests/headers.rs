@@ -26,6 +26,9 @@ fn build(source: &Root, daemons: &Root) -> String {
 
 #[test]
 fn a_source_of_another_release_is_refused_and_both_are_named() {
+    if !Release::FULL.into_iter().all(suites::is_under_test) {
+        return;
+    }
     let [old, new] = Release::FULL.map(|release| Root::open(release).unwrap());
     let said = build(&old, &new);
     for name in [

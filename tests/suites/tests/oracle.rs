@@ -71,7 +71,7 @@ fn gres_lines(release: Release, board: &str, model: &str, plugins: Plugins) -> V
 
 #[test]
 fn slurmd_g_prints_the_same_lines() {
-    for release in Release::FULL {
+    for release in suites::releases() {
         for (board, model, expected) in BOARDS {
             let stock = gres_lines(release, board, model, Plugins::Stock);
             let ours = gres_lines(release, board, model, Plugins::Ours);
@@ -168,7 +168,7 @@ fn jobs_get_the_same_gpus_and_devices() {
         &["-n2", "--gpus-per-task=2", "--gpu-bind=verbose,closest"],
     ];
     let mig: [&[&str]; 2] = [&["--gres=gpu:1"], &["-n2", "--gpus-per-task=1"]];
-    for release in Release::FULL {
+    for release in suites::releases() {
         for (board, gres, requests) in [
             ("8xa100-sxm4-80gb", "gpu:a100:8", &whole[..]),
             ("h100-mig-7x1g", "gpu:h100:7", &mig[..]),

@@ -48,6 +48,9 @@ fn usage(tres: &str) -> sacct::Row {
 
 #[test]
 fn memory_and_utilisation_reach_slurmdbd() {
+    if !suites::is_under_test(Release::Slurm24_11) {
+        return;
+    }
     let row = usage("gres/gpu,gres/gpumem,gres/gpuutil");
     // 42,345 MiB; sacct rounds to units of 1024.
     assert_eq!(
@@ -64,6 +67,9 @@ fn memory_and_utilisation_reach_slurmdbd() {
 
 #[test]
 fn either_may_be_tracked_alone() {
+    if !suites::is_under_test(Release::Slurm24_11) {
+        return;
+    }
     // With gres/gpu among them Slurm adds both by itself.
     let memory = usage("gres/gpumem");
     assert_eq!(
