@@ -19,6 +19,7 @@ pub fn init(plugin_type: &'static str) -> c_int {
 /// keeps it mapped, which is harmless.
 pub fn fini() -> c_int {
     crate::publish::stop();
+    crate::publish::forget_numbering();
     crate::usage::close(CLOSE_DEADLINE);
     crate::energy::close(CLOSE_DEADLINE);
     gpu::nvml::reset();

@@ -40,6 +40,7 @@ static PENDING: Mutex<Option<Arc<Inventory>>> = Mutex::new(None);
 pub fn start(inventory: Inventory) {
     static AT_FORK: Once = Once::new();
     stop();
+    forget_numbering();
     if !host::in_slurmd_daemon() {
         return;
     }
@@ -139,15 +140,36 @@ fn gpu_devices() -> Vec<Device> {
     devices
 }
 
+/// The numbering as it was last seen.
+static NUMBERED: Mutex<Vec<Option<u32>>> = Mutex::new(Vec::new());
+
 /// The minor number of the GPU behind each gres index, in slurmd; `None` for an index that is no GPU.
+///
+/// Slurm is asked until it has numbered its GPUs and then no more: its list may be freed at any time by
+/// a reconfiguration of 22.05.
 #[must_use]
 pub fn minors_by_index() -> Vec<Option<u32>> {
-    let devices = gpu_devices();
+    let mut numbered = NUMBERED.lock().unwrap_or_else(PoisonError::into_inner);
+    if numbered.is_empty() {
+        *numbered = number(&gpu_devices());
+    }
+    numbered.clone()
+}
+
+/// Asks Slurm again next time: its configuration is read anew.
+pub fn forget_numbering() {
+    NUMBERED
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clear();
+}
+
+fn number(devices: &[Device]) -> Vec<Option<u32>> {
     let Some(last) = devices.last() else {
         return Vec::new();
     };
     let mut minors = vec![None; last.index.saturating_add(1)];
-    for device in &devices {
+    for device in devices {
         if let Some(slot) = minors.get_mut(device.index) {
             *slot = minor_of(&device.path);
         }

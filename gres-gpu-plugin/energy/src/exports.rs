@@ -53,11 +53,13 @@ slurm_plugin::hooks! {
         }
     }
 
-    /// Which step this is, and the tick of a profile.
+    /// Which step this is, the tick of a profile, and that slurmd has read its configuration anew.
     fn acct_gather_energy_p_set_data(
         kind: acct_energy_type::Type, data: *mut c_void,
     ) -> c_int, fallback -1 => {
-        if !data.is_null() && host::in_slurmstepd() {
+        if kind == acct_energy_type::ENERGY_DATA_RECONFIG && host::in_slurmd() {
+            node::reconfigured();
+        } else if !data.is_null() && host::in_slurmstepd() {
             // SAFETY: not NULL; Slurm hands in what `kind` names.
             unsafe { step::set(kind, data) };
         }

@@ -1,5 +1,6 @@
 //! slurmd's side: the counters of the node's GPUs, in the order of their gres indices.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::slice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use gpu::nvml::{GpuSample, Sampler, SamplerOptions, Want};
 use gres_gpu_core::energy::{Meters, Reading, Used};
-use gres_gpu_driver::publish::minors_by_index;
+use gres_gpu_driver::publish::{forget_numbering, minors_by_index};
 use slurm_headers::internal::{acct_energy_type, acct_gather_energy_t};
 use slurm_plugin::log;
 
@@ -117,15 +118,24 @@ fn reading(share: u64, gpu: &GpuSample) -> Option<Reading> {
     })
 }
 
+thread_local! {
+    /// How many sensors this thread was last told of. Slurm asks for the number, allocates as many records
+    /// and has them filled, all on one thread; meanwhile the numbering may change on another.
+    static TOLD: Cell<u16> = const { Cell::new(0) };
+}
+
 /// `acct_gather_energy_p_get_data` in slurmd.
 ///
 /// # Safety
-/// `data` is what Slurm hands in for `kind`: for arrays, as many records as `SENSOR_CNT` last said.
+/// `data` is what Slurm hands in for `kind`: for arrays, as many records as `SENSOR_CNT` said on this
+/// thread.
 pub(crate) unsafe fn get(kind: acct_energy_type::Type, data: *mut c_void) -> c_int {
     match kind {
         acct_energy_type::ENERGY_DATA_SENSOR_CNT => {
+            let count = sensors();
+            TOLD.set(count);
             // SAFETY: an uint16_t.
-            unsafe { *data.cast::<u16>() = sensors() };
+            unsafe { *data.cast::<u16>() = count };
         }
         acct_energy_type::ENERGY_DATA_LAST_POLL => {
             // SAFETY: a time_t.
@@ -135,11 +145,12 @@ pub(crate) unsafe fn get(kind: acct_energy_type::Type, data: *mut c_void) -> c_i
             if kind == acct_energy_type::ENERGY_DATA_JOULES_TASK {
                 sample();
             }
-            let count = usize::from(sensors());
-            // SAFETY: Slurm has just allocated SENSOR_CNT records (`_rpc_acct_gather_energy`), and
-            // that number changes only when slurmd reads gres.conf anew.
-            let records =
-                unsafe { slice::from_raw_parts_mut(data.cast::<acct_gather_energy_t>(), count) };
+            // SAFETY: Slurm has allocated as many records as it was told of on this thread
+            // (`_rpc_acct_gather_energy` in src/slurmd/slurmd/req.c).
+            let records = unsafe {
+                let count = usize::from(TOLD.get());
+                slice::from_raw_parts_mut(data.cast::<acct_gather_energy_t>(), count)
+            };
             let node = node();
             let readings = node.readings.iter().copied().chain(std::iter::repeat(None));
             for (slot, reading) in records.iter_mut().zip(readings) {
@@ -171,6 +182,11 @@ fn sensors() -> u16 {
         .max(1)
 }
 
+/// slurmd has read its configuration anew, and may number its GPUs otherwise.
+pub(crate) fn reconfigured() {
+    forget_numbering();
+}
+
 /// Closes NVML and forgets what was sampled.
 pub(crate) fn close() {
     if let Err(hung) = SAMPLER.release(DEADLINE) {
@@ -178,4 +194,5 @@ pub(crate) fn close() {
     }
     SAMPLER.reset();
     gpu::nvml::reset();
+    forget_numbering();
 }
