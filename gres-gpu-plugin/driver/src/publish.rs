@@ -20,10 +20,14 @@ use slurm_plugin::{host, log};
 
 /// How long slurmd may take to number its devices after discovery.
 const PATIENCE: Duration = Duration::from_secs(30);
-const PAUSE: Duration = Duration::from_millis(5);
+/// Far longer than slurmd takes to number all of its devices.
+const PAUSE: Duration = Duration::from_millis(100);
 /// How long a forked slurmd is left alone first: it forks twice, and a lock that our thread held at
 /// the second time would stay locked for ever.
 const AFTER_FORK: Duration = Duration::from_millis(200);
+
+/// How long the end of the plugin waits for the thread.
+const GOODBYE: Duration = Duration::from_millis(500);
 
 struct Publisher {
     stop: Arc<AtomicBool>,
@@ -39,7 +43,7 @@ static PENDING: Mutex<Option<Arc<Inventory>>> = Mutex::new(None);
 /// which may be looking at a configuration that never comes into force.
 pub fn start(inventory: Inventory) {
     static AT_FORK: Once = Once::new();
-    stop();
+    drop(dismiss());
     forget_numbering();
     if !host::in_slurmd_daemon() {
         return;
@@ -91,27 +95,41 @@ fn spawn(inventory: Arc<Inventory>, delay: Duration) {
     }
 }
 
-/// Ends the thread, before Slurm unmaps its code.
-pub fn stop() {
+/// Tells the thread to end. It is not waited for: it may be waiting for Slurm's gres lock, which our
+/// caller holds.
+fn dismiss() -> Option<JoinHandle<()>> {
     let publisher = PUBLISHER
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
-        .take();
-    if let Some(publisher) = publisher {
-        publisher.stop.store(true, Ordering::Relaxed);
-        // The thread never panics and never waits longer than one pause.
-        let _ = publisher.thread.join();
+        .take()?;
+    publisher.stop.store(true, Ordering::Relaxed);
+    Some(publisher.thread)
+}
+
+/// Ends the thread, before Slurm unmaps its code. One that does not end within [`GOODBYE`] stays behind,
+/// and glibc keeps the code mapped for it, since it has thread-local values with destructors.
+pub fn stop() {
+    let Some(thread) = dismiss() else { return };
+    let since = Instant::now();
+    while !thread.is_finished() && since.elapsed() < GOODBYE {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    if thread.is_finished() {
+        // It never panics.
+        let _ = thread.join();
     }
 }
 
 fn publish(inventory: &Inventory, stop: &AtomicBool) {
     let since = Instant::now();
+    let mut before = Vec::new();
     let devices = loop {
         if stop.load(Ordering::Relaxed) {
             return;
         }
+        // 22.05 shows its list while it fills it: it is whole when it no longer grows.
         let devices = gpu_devices();
-        if !devices.is_empty() {
+        if !devices.is_empty() && devices == before {
             break devices;
         }
         if since.elapsed() > PATIENCE {
@@ -120,6 +138,7 @@ fn publish(inventory: &Inventory, stop: &AtomicBool) {
             ));
             return;
         }
+        before = devices;
         std::thread::sleep(PAUSE);
     };
     let map = map(inventory, &devices);
