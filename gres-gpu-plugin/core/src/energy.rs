@@ -13,25 +13,37 @@ pub struct Reading {
     pub power_watts: u32,
 }
 
+/// More than any GPU draws, with room for those to come.
+const MOST_WATTS: u64 = 5_000;
+/// Readings are a little older or younger than the clock says.
+const CLOCK_SLACK_SECONDS: u64 = 2;
+
 /// One GPU of a step.
 #[derive(Clone, Copy, Debug, Default)]
 struct Meter {
-    last_joules: Option<u64>,
+    last: Option<(u64, u64)>,
     used_joules: u64,
     power_watts: u32,
 }
 
 impl Meter {
-    fn feed(&mut self, reading: Reading) {
-        let grown = match self.last_joules {
-            None => 0,
-            // The counter began anew: the GPU was reset or its driver reloaded. What it shows now was
-            // used since.
-            Some(last) if reading.counter_joules < last => reading.counter_joules,
-            Some(last) => reading.counter_joules.saturating_sub(last),
-        };
-        self.used_joules = self.used_joules.saturating_add(grown);
-        self.last_joules = Some(reading.counter_joules);
+    fn feed(&mut self, reading: Reading, at_seconds: u64) {
+        if let Some((last_joules, last_seconds)) = self.last {
+            // A counter that fell began anew: the GPU was reset or its driver reloaded. What it shows now
+            // was used since.
+            let counter = reading.counter_joules;
+            let grown = counter.checked_sub(last_joules).unwrap_or(counter);
+            let most = at_seconds
+                .saturating_sub(last_seconds)
+                .saturating_add(CLOCK_SLACK_SECONDS)
+                .saturating_mul(MOST_WATTS);
+            // More than a GPU can use: a wrong reading, or another GPU under the same index after a restart
+            // of slurmd. Counting goes on from here.
+            if grown <= most {
+                self.used_joules = self.used_joules.saturating_add(grown);
+            }
+        }
+        self.last = Some((reading.counter_joules, at_seconds));
         self.power_watts = reading.power_watts;
     }
 }
@@ -58,15 +70,15 @@ impl Meters {
         Self { gpus: Vec::new() }
     }
 
-    /// Takes in one reading of each GPU, in the order of their gres indices. `None` is a GPU that
-    /// could not be read this time; it catches up at its next reading.
-    pub fn feed(&mut self, readings: impl IntoIterator<Item = Option<Reading>>) {
+    /// Takes in one reading of each GPU, in the order of their gres indices, at a time in seconds of any
+    /// steady clock. `None` is a GPU that could not be read this time; it catches up at its next reading.
+    pub fn feed(&mut self, readings: impl IntoIterator<Item = Option<Reading>>, at_seconds: u64) {
         for (index, reading) in readings.into_iter().enumerate() {
             if self.gpus.len() <= index {
                 self.gpus.push(Meter::default());
             }
             if let (Some(meter), Some(reading)) = (self.gpus.get_mut(index), reading) {
-                meter.feed(reading);
+                meter.feed(reading, at_seconds);
             }
         }
     }
@@ -107,7 +119,7 @@ mod tests {
     fn a_step_pays_for_its_own_gpus_from_its_own_start() {
         let mut meters = Meters::new();
         // Two GPUs that have run for long; the step has the second.
-        meters.feed([at(1_000_000, 70), at(5_000, 300)]);
+        meters.feed([at(1_000_000, 70), at(5_000, 300)], 0);
         assert_eq!(
             meters.of(&[1]),
             Used {
@@ -115,7 +127,7 @@ mod tests {
                 watts: 300
             }
         );
-        meters.feed([at(1_004_200, 70), at(23_000, 310)]);
+        meters.feed([at(1_004_200, 70), at(23_000, 310)], 60);
         assert_eq!(
             meters.of(&[1]),
             Used {
@@ -137,9 +149,9 @@ mod tests {
     #[test]
     fn a_missed_reading_is_caught_up() {
         let mut meters = Meters::new();
-        meters.feed([at(100, 50)]);
-        meters.feed([None]);
-        meters.feed([at(700, 60)]);
+        meters.feed([at(100, 50)], 0);
+        meters.feed([None], 10);
+        meters.feed([at(700, 60)], 20);
         assert_eq!(
             meters.of(&[0]),
             Used {
@@ -152,11 +164,28 @@ mod tests {
     #[test]
     fn a_counter_that_begins_anew_loses_no_more_than_the_gap() {
         let mut meters = Meters::new();
-        meters.feed([at(90_000, 400)]);
-        meters.feed([at(91_000, 400)]);
-        meters.feed([at(250, 400)]); // reset 250 J ago
-        meters.feed([at(1_250, 400)]);
+        meters.feed([at(90_000, 400)], 0);
+        meters.feed([at(91_000, 400)], 3);
+        meters.feed([at(250, 400)], 6); // reset 250 J ago
+        meters.feed([at(1_250, 400)], 9);
         assert_eq!(meters.of(&[0]).joules, 1_000 + 250 + 1_000);
+    }
+
+    #[test]
+    fn no_reading_bills_more_than_a_gpu_can_use() {
+        let mut meters = Meters::new();
+        // A counter that shows 0 once, and another GPU's counter from the last reading on.
+        for (seconds, joules) in [
+            (0, 5_000_000_000),
+            (10, 0),
+            (20, 5_000_000_100),
+            (30, 7_777_000),
+        ] {
+            meters.feed([at(joules, 300)], seconds);
+        }
+        assert_eq!(meters.of(&[0]).joules, 0);
+        meters.feed([at(7_780_000, 300)], 40);
+        assert_eq!(meters.of(&[0]).joules, 3_000);
     }
 
     proptest! {
@@ -166,8 +195,9 @@ mod tests {
         ) {
             let mut meters = Meters::new();
             let mut before = 0;
-            for counter in counters {
-                meters.feed([counter.map(|counter_joules| Reading { counter_joules, power_watts: 1 })]);
+            for (seconds, counter) in (0..).zip(counters) {
+                let reading = counter.map(|counter_joules| Reading { counter_joules, power_watts: 1 });
+                meters.feed([reading], seconds);
                 prop_assert!(meters.all().joules >= before);
                 before = meters.all().joules;
             }

@@ -71,21 +71,19 @@ pub fn step_fini() {
     }
 }
 
-/// The minor numbers of gres indices: by the map that slurmd published, else the index itself.
+/// The minor numbers of gres indices, by the map that slurmd published; where there is none, the index
+/// itself. An index that the map lacks is no GPU that may be changed.
 fn minors(indices: &[usize]) -> Vec<u32> {
     let map = IndexMap::read(Path::new(DEFAULT_PATH))
         .inspect_err(|error| log::debug(format_args!("{error}; gres index taken as minor number")))
-        .unwrap_or_default();
-    indices
+        .ok();
+    let indices = indices
         .iter()
-        .filter_map(|index| {
-            let index = u32::try_from(*index).ok()?;
-            match map.get(index) {
-                Some(entry) => entry.minor,
-                None => Some(index),
-            }
-        })
-        .collect()
+        .filter_map(|index| u32::try_from(*index).ok());
+    match map {
+        Some(map) => indices.filter_map(|index| map.get(index)?.minor).collect(),
+        None => indices.collect(),
+    }
 }
 
 /// Does `work` on each of the GPUs under the deadline and gives what succeeded. In a step whose

@@ -59,6 +59,7 @@ pub unsafe fn system_gpu_list(driver: Driver, config: *mut node_config_load_t) -
                 Level::Error
             };
             log::write(level, format_args!("no GPU is offered to jobs: {error}"));
+            publish::withdraw();
             return null_mut();
         }
     };

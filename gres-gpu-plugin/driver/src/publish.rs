@@ -57,6 +57,18 @@ pub fn start(inventory: Inventory) {
     }
 }
 
+/// Removes the map: what it says is no longer known.
+pub fn withdraw() {
+    if host::in_slurmd_daemon()
+        && let Err(error) = std::fs::remove_file(DEFAULT_PATH)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        log::error(format_args!(
+            "{DEFAULT_PATH} is out of date and not removed: {error}"
+        ));
+    }
+}
+
 /// In a process that slurmd has forked: itself in the background, or what becomes a slurmstepd.
 unsafe extern "C" fn forked() {
     static HOOK: Hook = Hook::new("fork handler");

@@ -84,9 +84,13 @@ pub(crate) fn sample() {
                 })
                 .collect();
             node.read_at_unix = record::now();
-            node.since.get_or_insert_with(Instant::now);
+            let seconds = node
+                .since
+                .get_or_insert_with(Instant::now)
+                .elapsed()
+                .as_secs();
             let readings = node.readings.clone();
-            node.meters.feed(readings);
+            node.meters.feed(readings, seconds);
         }
         Err(error) => {
             if !std::mem::replace(&mut node.in_trouble, true) {

@@ -115,7 +115,8 @@ fn poll(step: &mut Step) {
         return;
     }
     step.sensors = u16::try_from(readings.len()).unwrap_or(u16::MAX);
-    step.meters.feed(readings);
+    let seconds = step.since.map_or(0, |since| since.elapsed().as_secs());
+    step.meters.feed(readings, seconds);
 }
 
 fn ask(context: u16, node: &str) -> Vec<Option<Reading>> {
