@@ -21,9 +21,10 @@ use crate::sudo;
 Examples:
   cargo xtask test                    everything; what CI runs
   cargo xtask test --fast             without daemons: no setup, no plugins
+  cargo xtask test oracle             one suite on daemons
   cargo xtask test --slurm 24.11 mig  tests on 24.11's daemons whose name has `mig`")]
 pub(crate) struct Args {
-    /// Run only tests whose name contains this
+    /// Run only the suite of this name (a file of tests/suites/tests), or tests whose name contains it
     filter: Option<String>,
     /// A Slurm release to test on, may be repeated [default: 22.05 and 24.11]
     #[arg(long, value_name = "RELEASE", value_parser = release::parser())]
@@ -44,14 +45,27 @@ pub(crate) fn main(args: &Args) -> Result<()> {
             prepare(&paths, &releases, &[false, true])
         })?;
     }
-    stages.run("tests without Slurm", || passes(cargo_test(&paths, args)))?;
+    let suite = args.filter.as_deref().filter(|name| {
+        let file = paths
+            .workspace
+            .join("tests/suites/tests")
+            .join(name)
+            .with_extension("rs");
+        !name.contains(['/', '.']) && file.is_file()
+    });
+    if suite.is_none() {
+        stages.run("tests without Slurm", || passes(cargo_test(&paths, args)))?;
+    }
     if !args.fast {
         let names: Vec<&str> = release::chosen(&args.slurm)
             .iter()
             .map(|release| release.name)
             .collect();
-        let suites = sudo::programs_as_root(cargo_test(&paths, args))
-            .args(["-p", "harness", "-p", "suites"])
+        let tests = match suite {
+            Some(suite) => build::cargo(&paths).args(["test", "-p", "suites", "--test", suite]),
+            None => cargo_test(&paths, args).args(["-p", "harness", "-p", "suites"]),
+        };
+        let suites = sudo::programs_as_root(tests)
             .env("SGPU_CACHE", &paths.cache)
             .env("SGPU_DIST", paths.dist())
             .env("SGPU_SLURM", names.join(" "));
