@@ -16,7 +16,7 @@ use crate::sudo;
 
 /// Remove the cache of downloads and Debian roots that clones share.
 ///
-/// Removes $XDG_CACHE_HOME/sgpu, after a look that no cluster uses it; asks first on a terminal.
+/// Removes $XDG_CACHE_HOME/sgpu, after a look that no cluster uses it; asks first, and without a terminal wants --yes.
 /// What is under target/ is cargo's to remove: cargo clean.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -45,9 +45,18 @@ pub(crate) fn main(args: &Args) -> Result<()> {
             users.join("; ")
         );
     }
-    if !args.yes && std::io::stdin().is_terminal() && !agreed(cache)? {
-        eprintln!("nothing was removed");
-        return Ok(());
+    if !args.yes {
+        if !std::io::stdin().is_terminal() {
+            bail!(
+                "{} is shared by all clones and nobody is there to be asked: to remove it, say --yes; \
+                 nothing was removed",
+                cache.display()
+            );
+        }
+        if !agreed(cache)? {
+            eprintln!("nothing was removed");
+            return Ok(());
+        }
     }
     sudo::ready("to remove the roots")?;
     let progress = Progress::new(1, paths.logs());

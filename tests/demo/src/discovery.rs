@@ -1,5 +1,7 @@
 //! What slurmd found, and where the driver published it.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use harness::Cluster;
 
@@ -41,12 +43,12 @@ pub(crate) fn tell(cluster: &Cluster) -> Result<()> {
     let map = gpu::index_map::DEFAULT_PATH;
     println!("\nWhich GPU stands behind each index, for whoever gets one from Slurm:");
     show::command("head", &["-3", map]);
-    let said = cluster
-        .command("head")
-        .args(["-3", map])
-        .on(node)
-        .run()?
-        .ok()?;
+    // A node may be idle before its slurmd has written the map.
+    let said = cluster.wait_until("the published map", Duration::from_secs(10), || {
+        let said = cluster.command("head").args(["-3", map]).on(node).run();
+        said.and_then(harness::Output::ok)
+            .map_err(|error| error.to_string())
+    })?;
     print!("{}", said.stdout);
 
     show::command("sinfo", &["-N", "-o", "'%N %T %G'"]);
