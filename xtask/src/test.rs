@@ -38,13 +38,6 @@ pub(crate) struct Args {
 pub(crate) fn main(args: &Args) -> Result<()> {
     let paths = Paths::find()?;
     let mut stages = Stages::default();
-    if !args.fast {
-        sudo::ready("to make clusters")?;
-        let releases = release::chosen(&args.slurm);
-        stages.run("setup and build", || {
-            prepare(&paths, &releases, &[false, true])
-        })?;
-    }
     let suite = args.filter.as_deref().filter(|name| {
         let file = paths
             .workspace
@@ -53,6 +46,16 @@ pub(crate) fn main(args: &Args) -> Result<()> {
             .with_extension("rs");
         !name.contains(['/', '.']) && file.is_file()
     });
+    if suite.is_none() {
+        some_test_matches(&paths, args)?;
+    }
+    if !args.fast {
+        sudo::ready("to make clusters")?;
+        let releases = release::chosen(&args.slurm);
+        stages.run("setup and build", || {
+            prepare(&paths, &releases, &[false, true])
+        })?;
+    }
     if suite.is_none() {
         stages.run("tests without Slurm", || passes(cargo_test(&paths, args)))?;
     }
@@ -90,6 +93,25 @@ pub(crate) fn prepare(paths: &Paths, releases: &[&'static Release], faults: &[bo
             };
             build::plugins_for(paths, &target, how, &progress)?;
         }
+    }
+    Ok(())
+}
+
+/// Refuses a filter that no test's name contains: a mistyped one would pass.
+fn some_test_matches(paths: &Paths, args: &Args) -> Result<()> {
+    let Some(filter) = &args.filter else {
+        return Ok(());
+    };
+    let mut listed = cargo_test(paths, args).args(["--", "--list"]).output()?;
+    if !args.fast {
+        let daemons = cargo_test(paths, args).args(["-p", "harness", "-p", "suites"]);
+        listed += &daemons.args(["--", "--list"]).output()?;
+    }
+    if !listed.lines().any(|line| line.ends_with(": test")) {
+        bail!(
+            "no test's name contains {filter:?}, and no suite is called so; the suites are the files in \
+             tests/suites/tests"
+        );
     }
     Ok(())
 }
