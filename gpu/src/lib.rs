@@ -14,6 +14,7 @@
 //! | [`locality`]  | which CPUs are near a GPU                                           |
 //! | [`links`]     | Slurm's `Links` vector                                              |
 //! | [`index_map`] | the published map from GRES index to device                         |
+//! | [`mig_minors`] | which MIG instance a capability device belongs to                  |
 //! | [`nvml`]      | NVML by `dlopen`, discovery and sampling under deadlines            |
 
 #![deny(unsafe_code)]
@@ -32,6 +33,7 @@ pub mod cpuset;
 pub mod index_map;
 pub mod links;
 pub mod locality;
+pub mod mig_minors;
 pub mod model;
 #[allow(unsafe_code)]
 pub mod nvml;

@@ -1,6 +1,5 @@
 //! Discovery: the inventory of a node, under deadlines.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::error::Error;
 use super::session::{Device, Session};
 use super::worker::{Hung, Job, Trace, Worker, cannot_start};
+use crate::mig_minors::MigMinors;
 use crate::model::{
     DeviceFault, FaultKind, Gpu, Inventory, MigInstance, MigState, Note, RemoteEnd,
 };
@@ -324,8 +324,9 @@ struct Survey<'a> {
     proc: &'a Path,
     /// What is known of the far ends of links, by address.
     ends: Vec<(PciAddress, RemoteEnd)>,
-    /// The capability devices' minor numbers, read at the first MIG device.
-    minors: Option<MigMinors>,
+    /// The capability devices' minor numbers, read at the first MIG device; `None` within when they cannot
+    /// be read.
+    minors: Option<Option<MigMinors>>,
 }
 
 impl Survey<'_> {
@@ -498,17 +499,17 @@ impl Survey<'_> {
                 attributes.map(|made| type_name::profile_from(&made, MigNaming::DeviceName))
             })
             .unwrap_or_default();
-        let minors = self
-            .minors
-            .get_or_insert_with(|| MigMinors::read(self.proc, notes));
-        let gi_minor = minor.and_then(|minor| minors.get(minor, gi, None));
-        let ci_minor = minor.and_then(|minor| minors.get(minor, gi, Some(ci)));
-        if minors.readable && minor.is_some() && (gi_minor.is_none() || ci_minor.is_none()) {
-            let words = format!("has no capability devices of GPU instance {gi}, compute {ci}");
-            notes.push(Note {
-                call: MigMinors::FILE,
-                words,
-            });
+        let minors = self.minors.get_or_insert_with(|| {
+            MigMinors::read(self.proc)
+                .map_err(|error| notes.push(mig_note(error.to_string())))
+                .ok()
+        });
+        let find = |ci| minors.as_ref()?.get(minor?, gi, ci);
+        let (gi_minor, ci_minor) = (find(None), find(Some(ci)));
+        if minors.is_some() && minor.is_some() && (gi_minor.is_none() || ci_minor.is_none()) {
+            notes.push(mig_note(format!(
+                "has no capability devices of GPU instance {gi}, compute {ci}"
+            )));
         }
         Ok(MigInstance {
             index,
@@ -537,6 +538,13 @@ fn or_note<T>(result: Result<T, Error>, notes: &mut Vec<Note>) -> Option<T> {
     result.map_err(|error| notes.push(note(&error))).ok()
 }
 
+fn mig_note(words: String) -> Note {
+    Note {
+        call: MigMinors::FILE,
+        words,
+    }
+}
+
 pub(crate) fn note(error: &Error) -> Note {
     Note {
         call: error.call(),
@@ -562,80 +570,5 @@ pub(crate) fn fault(
         uuid,
         call: error.call(),
         kind,
-    }
-}
-
-/// Minor numbers of the capability devices of MIG instances.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct MigMinors {
-    readable: bool,
-    /// GPU's minor number, GPU instance, compute instance or `None`, minor number.
-    found: Vec<(u32, u32, Option<u32>, u32)>,
-}
-
-impl MigMinors {
-    const FILE: &'static str = "/proc/driver/nvidia-caps/mig-minors";
-
-    fn read(proc: &Path, notes: &mut Vec<Note>) -> Self {
-        match fs::read_to_string(proc.join("driver/nvidia-caps/mig-minors")) {
-            Ok(text) => Self::parse(&text),
-            Err(error) => {
-                notes.push(Note {
-                    call: Self::FILE,
-                    words: error.to_string(),
-                });
-                Self::default()
-            }
-        }
-    }
-
-    /// Lines as `gpu0/gi1/access 12` and `gpu0/gi1/ci0/access 13`; others are passed over.
-    fn parse(text: &str) -> Self {
-        let line = |line: &str| {
-            let mut words = line.split_whitespace();
-            let mut parts = words.next()?.split('/');
-            let minor = words.next()?.parse().ok()?;
-            let gpu = parts.next()?.strip_prefix("gpu")?.parse().ok()?;
-            let gi = parts.next()?.strip_prefix("gi")?.parse().ok()?;
-            let ci = match parts.next()? {
-                "access" => None,
-                part => {
-                    let ci = part.strip_prefix("ci")?.parse().ok()?;
-                    (parts.next()? == "access").then_some(Some(ci))?
-                }
-            };
-            parts.next().is_none().then_some((gpu, gi, ci, minor))
-        };
-        Self {
-            readable: true,
-            found: text.lines().filter_map(line).collect(),
-        }
-    }
-
-    fn get(&self, gpu: u32, gi: u32, ci: Option<u32>) -> Option<u32> {
-        let wanted = (gpu, gi, ci);
-        self.found
-            .iter()
-            .find(|(a, b, c, _)| (*a, *b, *c) == wanted)
-            .map(|found| found.3)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mig_minors() {
-        let minors = MigMinors::parse(
-            "config 1\nmonitor 2\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\n\
-             gpu10/gi1/access 1362\ngpu0/gi2/ci0/other 9\ngpu0/gi3/ci0/access\ngpu0/gix/access 1\n",
-        );
-        assert_eq!(minors.get(0, 1, None), Some(12));
-        assert_eq!(minors.get(0, 1, Some(0)), Some(13));
-        assert_eq!(minors.get(10, 1, None), Some(1362));
-        assert_eq!(minors.get(0, 2, Some(0)), None);
-        assert_eq!(minors.get(0, 3, Some(0)), None);
-        assert_eq!(minors.found.len(), 3);
     }
 }
