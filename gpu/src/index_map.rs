@@ -29,14 +29,10 @@
 //! Empty lines and lines that begin with `#` are passed over, keys that a reader does not know
 //! too. An index appears once; indices need not be in order or without holes.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
 
 use crate::pci::PciAddress;
+use crate::run_file::{self, RunFileError};
 
 /// Where a node's map lies.
 pub const DEFAULT_PATH: &str = "/run/sgpu/gpus";
@@ -99,22 +95,9 @@ pub enum IndexMapError {
         /// What is wrong with it.
         what: String,
     },
-    /// The file or its folder failed.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// Which.
-        path: PathBuf,
-        /// In what way.
-        source: io::Error,
-    },
-    /// The folder is not one to write in.
-    #[error("{}: {what}", path.display())]
-    Unsafe {
-        /// The folder.
-        path: PathBuf,
-        /// What is wrong with it.
-        what: &'static str,
-    },
+    /// The file cannot be read or written.
+    #[error(transparent)]
+    File(#[from] RunFileError),
 }
 
 impl IndexMap {
@@ -216,119 +199,16 @@ impl IndexMap {
     /// # Errors
     /// It cannot be read, is unreasonably large, or holds no map.
     pub fn read(path: &Path) -> Result<Self, IndexMapError> {
-        let fail = |source| IndexMapError::Io {
-            path: path.to_owned(),
-            source,
-        };
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK)
-            .open(path)
-            .map_err(fail)?;
-        let mut text = String::new();
-        file.take(MAX_BYTES.saturating_add(1))
-            .read_to_string(&mut text)
-            .map_err(fail)?;
-        if text.len() as u64 > MAX_BYTES {
-            return Err(fail(io::Error::other("larger than a map can be")));
-        }
-        Self::parse(&text)
+        Self::parse(&run_file::read(path, MAX_BYTES)?)
     }
 
-    /// Writes a map file: a new file of mode 0644 in the same folder, renamed over the old one, so
-    /// that a reader sees the old map or the new one. The folder is made (mode 0755) when it is
-    /// missing; it must be a real folder, ours, and writable by nobody else.
+    /// Writes a map file, see [`run_file::write`].
     ///
     /// # Errors
     /// The map does not fit the format, or file or folder fail.
     pub fn write(&self, path: &Path) -> Result<(), IndexMapError> {
         let text = self.to_text()?;
-        let fail = |path: &Path| {
-            let path = path.to_owned();
-            move |source| IndexMapError::Io { path, source }
-        };
-        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(fail(path)(io::ErrorKind::InvalidInput.into()));
-        };
-        let folder = if folder.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            folder
-        };
-        let made = match DirBuilder::new().mode(0o755).create(folder) {
-            Ok(()) => true,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
-            Err(error) => return Err(fail(folder)(error)),
-        };
-        let opened = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC)
-            .open(folder)
-            .map_err(fail(folder))?;
-        if made {
-            // Whatever the umask is.
-            opened
-                .set_permissions(Permissions::from_mode(0o755))
-                .map_err(fail(folder))?;
-        }
-        let about = opened.metadata().map_err(fail(folder))?;
-        let refuse = |what| {
-            Err(IndexMapError::Unsafe {
-                path: folder.to_owned(),
-                what,
-            })
-        };
-        if about.mode() & 0o022 != 0 {
-            return refuse("writable by others than its owner");
-        }
-        // Through the open folder, so that nobody swaps it under us.
-        let inside = PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd()));
-        static SERIAL: AtomicU32 = AtomicU32::new(0);
-        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let mut scratch = name.to_owned();
-        scratch.push(format!(".{}.{serial}.new", std::process::id()));
-        let scratch = inside.join(scratch);
-        let mut file = create_new(&scratch).map_err(fail(folder))?;
-        let written = (|| {
-            if file.metadata()?.uid() != about.uid() {
-                return Ok(false);
-            }
-            file.set_permissions(Permissions::from_mode(0o644))?;
-            file.write_all(text.as_bytes())?;
-            fs::rename(&scratch, inside.join(name))?;
-            Ok(true)
-        })();
-        match written {
-            Ok(true) => Ok(()),
-            Ok(false) => {
-                let _ = fs::remove_file(&scratch);
-                refuse("belongs to another user")
-            }
-            Err(error) => {
-                let _ = fs::remove_file(&scratch);
-                Err(fail(path)(error))
-            }
-        }
-    }
-}
-
-/// A file that was not there before. One left behind by a process of the same number is
-/// removed first.
-fn create_new(path: &Path) -> io::Result<File> {
-    let open = || {
-        OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o644)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
-            .open(path)
-    };
-    match open() {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            fs::remove_file(path)?;
-            open()
-        }
-        result => result,
+        Ok(run_file::write(path, &text)?)
     }
 }
 
@@ -508,61 +388,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("sgpu/gpus");
         sample().write(&path).unwrap();
-        let mut second = sample();
-        second.entries.truncate(1);
-        second.write(&path).unwrap();
-        assert_eq!(IndexMap::read(&path).unwrap(), second);
-        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o644);
-        let folder = path.parent().unwrap();
-        assert_eq!(fs::metadata(folder).unwrap().mode() & 0o777, 0o755);
-        assert_eq!(fs::read_dir(folder).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn follows_no_link() {
-        let root = tempfile::tempdir().unwrap();
-        let victim = root.path().join("victim");
-        fs::write(&victim, "precious").unwrap();
-        let folder = root.path().join("sgpu");
-        fs::create_dir(&folder).unwrap();
-        let path = folder.join("gpus");
-        std::os::unix::fs::symlink(&victim, &path).unwrap();
-        assert!(matches!(
-            IndexMap::read(&path),
-            Err(IndexMapError::Io { .. })
-        ));
-        sample().write(&path).unwrap();
-        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
         assert_eq!(IndexMap::read(&path).unwrap(), sample());
-
-        let linked = root.path().join("linked");
-        std::os::unix::fs::symlink(&folder, &linked).unwrap();
-        assert!(sample().write(&linked.join("gpus")).is_err());
-    }
-
-    #[test]
-    fn refuses_a_folder_open_to_others() {
-        let root = tempfile::tempdir().unwrap();
-        let folder = root.path().join("sgpu");
-        fs::create_dir(&folder).unwrap();
-        fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
-        let error = sample().write(&folder.join("gpus")).unwrap_err();
-        assert!(matches!(error, IndexMapError::Unsafe { .. }), "{error}");
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn refuses_a_folder_of_another_user() {
-        let root = tempfile::tempdir().unwrap();
-        let folder = root.path().join("sgpu");
-        fs::create_dir(&folder).unwrap();
-        // Only root can give a folder away.
-        if std::os::unix::fs::chown(&folder, Some(65534), None).is_err() {
-            return;
-        }
-        let error = sample().write(&folder.join("gpus")).unwrap_err();
-        assert!(error.to_string().contains("another user"), "{error}");
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        let missing = IndexMap::read(&root.path().join("none")).unwrap_err();
+        assert!(matches!(missing, IndexMapError::File(_)), "{missing}");
     }
 
     fn word() -> impl Strategy<Value = String> {

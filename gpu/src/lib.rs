@@ -14,6 +14,7 @@
 //! | [`locality`]  | which CPUs are near a GPU                                           |
 //! | [`links`]     | Slurm's `Links` vector                                              |
 //! | [`index_map`] | the published map from GRES index to device                         |
+//! | [`run_file`]  | small files below `/run`, written whole and safely                  |
 //! | [`mig_minors`] | which MIG instance a capability device belongs to                  |
 //! | [`nvml`]      | NVML by `dlopen`, discovery and sampling under deadlines            |
 
@@ -38,6 +39,7 @@ pub mod model;
 #[allow(unsafe_code)]
 pub mod nvml;
 pub mod pci;
+pub mod run_file;
 pub mod sysfs;
 pub mod type_name;
 
