@@ -1,6 +1,7 @@
 //! Small files that a daemon publishes below `/run`: whole or not at all, and never through a link that
 //! somebody else laid.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -34,36 +35,27 @@ pub enum RunFileError {
 /// # Errors
 /// It cannot be read, is larger, or holds no UTF-8.
 pub fn read(path: &Path, most_bytes: u64) -> Result<String, RunFileError> {
-    let fail = |source| RunFileError::Io {
-        path: path.to_owned(),
-        source,
-    };
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK)
         .open(path)
-        .map_err(fail)?;
+        .map_err(fail(path))?;
     let mut text = String::new();
     file.take(most_bytes.saturating_add(1))
         .read_to_string(&mut text)
-        .map_err(fail)?;
+        .map_err(fail(path))?;
     if text.len() as u64 > most_bytes {
-        return Err(fail(io::Error::other("larger than it can be")));
+        return Err(fail(path)(io::Error::other("larger than it can be")));
     }
     Ok(text)
 }
 
 /// Writes a file: a new one of mode 0644 in the same folder, renamed over the old one, so that a
-/// reader sees the old text or the new one. The folder is made (mode 0755) when it is missing; it must
-/// be a real folder, ours, and writable by nobody else.
+/// reader sees the old text or the new one. The folder is as [`make_folder`] makes it.
 ///
 /// # Errors
 /// File or folder fail, or the folder is another user's or open to others.
 pub fn write(path: &Path, text: &str) -> Result<(), RunFileError> {
-    let fail = |path: &Path| {
-        let path = path.to_owned();
-        move |source| RunFileError::Io { path, source }
-    };
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(fail(path)(io::ErrorKind::InvalidInput.into()));
     };
@@ -72,45 +64,82 @@ pub fn write(path: &Path, text: &str) -> Result<(), RunFileError> {
     } else {
         folder
     };
-    let opened = open_folder(folder).map_err(fail(folder))?;
-    let about = opened.metadata().map_err(fail(folder))?;
+    let folder = make_folder(folder)?;
+    static SERIAL: AtomicU32 = AtomicU32::new(0);
+    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+    let mut scratch = name.to_owned();
+    scratch.push(format!(".{}.{serial}.new", std::process::id()));
+    let scratch = folder.inside(&scratch);
+    let mut file = create_new(&scratch).map_err(fail(path))?;
+    let written = (|| {
+        file.set_permissions(Permissions::from_mode(0o644))?;
+        file.write_all(text.as_bytes())?;
+        fs::rename(&scratch, folder.inside(name))
+    })();
+    written.map_err(|error| {
+        let _ = fs::remove_file(&scratch);
+        fail(path)(error)
+    })
+}
+
+/// A folder that is ours alone to write in, held open so that nobody swaps it under us.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    opened: File,
+}
+
+/// Opens a folder, and makes it (mode 0755) when it is missing; the one above must be there. It must be a
+/// real folder, ours, and writable by nobody else.
+///
+/// # Errors
+/// It cannot be made or opened, is a link, another user's or open to others.
+pub fn make_folder(path: &Path) -> Result<Folder, RunFileError> {
+    let opened = open_folder(path).map_err(fail(path))?;
+    let about = opened.metadata().map_err(fail(path))?;
     let refuse = |what| {
         Err(RunFileError::Unsafe {
-            path: folder.to_owned(),
+            path: path.to_owned(),
             what,
         })
     };
     if about.mode() & 0o022 != 0 {
         return refuse("writable by others than its owner");
     }
-    // Through the open folder, so that nobody swaps it under us.
-    let inside = PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd()));
-    static SERIAL: AtomicU32 = AtomicU32::new(0);
-    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-    let mut scratch = name.to_owned();
-    scratch.push(format!(".{}.{serial}.new", std::process::id()));
-    let scratch = inside.join(scratch);
-    let mut file = create_new(&scratch).map_err(fail(folder))?;
-    let written = (|| {
-        if file.metadata()?.uid() != about.uid() {
-            return Ok(false);
-        }
-        file.set_permissions(Permissions::from_mode(0o644))?;
-        file.write_all(text.as_bytes())?;
-        fs::rename(&scratch, inside.join(name))?;
-        Ok(true)
-    })();
-    match written {
-        Ok(true) => Ok(()),
-        Ok(false) => {
-            let _ = fs::remove_file(&scratch);
-            refuse("belongs to another user")
-        }
-        Err(error) => {
-            let _ = fs::remove_file(&scratch);
-            Err(fail(path)(error))
-        }
+    if about.uid() != nix::unistd::geteuid().as_raw() {
+        return refuse("belongs to another user");
     }
+    Ok(Folder {
+        path: path.to_owned(),
+        opened,
+    })
+}
+
+impl Folder {
+    /// Opens a file for reading and writing; it is made (mode 0644) when it is missing, and must be no link.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open_to_change(&self, name: &OsStr) -> Result<File, RunFileError> {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o644)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK)
+            .open(self.inside(name))
+            .map_err(fail(&self.path.join(name)))
+    }
+
+    fn inside(&self, name: &OsStr) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.opened.as_raw_fd())).join(name)
+    }
+}
+
+fn fail(path: &Path) -> impl FnOnce(io::Error) -> RunFileError + use<> {
+    let path = path.to_owned();
+    move |source| RunFileError::Io { path, source }
 }
 
 /// Opens a folder that is no link, and makes it when it is missing.

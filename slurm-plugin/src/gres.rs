@@ -1,14 +1,13 @@
 //! Generic resources: records that a driver detects, the devices that Slurm made of them, and the
 //! bitmap of a step.
 
-use std::ffi::c_void;
 use std::ptr;
 
 use slurm_headers::internal;
 
 use crate::bitstring::{Bitmap, View};
 use crate::cstr;
-use crate::list::OwnedList;
+use crate::list::{self, OwnedList};
 use crate::memory::SlurmString;
 
 pub use crate::compat::{GPU_FLAGS, MIG_FLAGS, MIG_HAS_LINKS, MIG_NAMED_BY_DEVICE};
@@ -76,42 +75,39 @@ pub fn append(list: &OwnedList, record: &GpuRecord<'_>, cpu_count: u32) {
     unsafe { crate::compat::add_gres_to_list(list.as_ptr(), &mut raw) };
 }
 
-/// A device of the node as Slurm numbers it.
+/// A device file of the node under the number that Slurm gives it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Device {
-    /// The gres index: the bit of this device in the bitmaps of jobs and steps.
+    /// The gres index: the bit of this device in the bitmaps of jobs and steps. Several files may share
+    /// one.
     pub index: usize,
-    /// Its device file, `/dev/nvidia3`.
+    /// The file, `/dev/nvidia3`. Slurm lists each file once, under the first index that has it.
     pub path: String,
-    /// Set for MIG devices.
-    pub unique_id: Option<String>,
 }
 
-/// All devices of all gres of this node, in slurmd and slurmstepd. Empty before slurmd has loaded
-/// its gres.
+/// The device files of all gres of this node, in slurmd. Empty before slurmd has loaded its gres. It
+/// waits while slurmd loads them.
 ///
-/// In slurmstepd it would reset what Slurm noted of the devices that are allocated: it is for slurmd.
+/// In slurmstepd it would reset what Slurm noted of the devices that are allocated.
 #[must_use]
 pub fn devices() -> Vec<Device> {
+    // 22.05 shows its list while it fills it, under a lock that this takes.
+    let _ = any();
     // SAFETY: Slurm gives the list away and keeps its elements.
     let Some(list) = (unsafe { OwnedList::from_raw(crate::compat::gres_g_get_devices()) }) else {
         return Vec::new();
     };
     // SAFETY: gres_g_get_devices lists gres_device_t.
-    unsafe { list.iter::<internal::gres_device_t>() }
+    unsafe { list::elements::<internal::gres_device_t>(list.as_ptr()) }
         .filter_map(|device| {
             // SAFETY: Slurm's elements are live while it holds its gres, which it does but for the
             // moment of a reconfiguration, whose thread calls us itself.
             let device = unsafe { device.as_ref() };
-            // SAFETY: both are NULL or strings of the element.
-            let (path, unique_id) =
-                unsafe { (cstr::text(device.path), cstr::text(device.unique_id)) };
+            // SAFETY: NULL or a string of the element.
+            let path = unsafe { cstr::text(device.path) };
             Some(Device {
                 index: usize::try_from(device.index).ok()?,
                 path: path?.into_owned(),
-                unique_id: unique_id
-                    .filter(|id| !id.is_empty())
-                    .map(|id| id.into_owned()),
             })
         })
         .collect()
@@ -146,30 +142,62 @@ pub fn gpu_freq_default() -> String {
     unsafe { SlurmString::from_raw(internal::slurm_get_gpu_freq_def()) }.to_text()
 }
 
-/// The gres indices of the GPUs of a step; empty if it has none.
+/// The gres indices of the GPUs of a step; empty if it has none. Those of its job for a batch script and
+/// an interactive step, which Slurm gives no GPUs of their own.
 ///
 /// # Safety
 /// `step` is the live `stepd_step_rec_t` that Slurm hands to a hook.
 #[must_use]
-pub unsafe fn step_gpus(step: *mut internal::stepd_step_rec_t) -> Vec<usize> {
-    let mut bitmap: *mut internal::bitstr_t = ptr::null_mut();
+pub unsafe fn step_gpus(step: *const internal::stepd_step_rec_t) -> Vec<usize> {
     let name = SlurmString::new(GPU);
-    // SAFETY: the step is live; GRES_STEP_DATA_BITMAP stores a pointer into the step's own data,
-    // which stays Slurm's, and nothing is stored on an error.
-    let rc = unsafe {
-        internal::slurm_gres_get_step_info(
-            (*step).step_gres_list,
-            name.as_ptr(),
-            0,
-            internal::gres_step_data_type::GRES_STEP_DATA_BITMAP,
-            (&raw mut bitmap).cast::<c_void>(),
-        )
+    // SAFETY: reads the string.
+    let gpu = unsafe { internal::gres_build_id(name.as_ptr()) };
+    // SAFETY: the step is live.
+    let (whole_job, list) = unsafe {
+        if uses_whole_job((*step).step_id.step_id) {
+            (true, (*step).job_gres_list)
+        } else {
+            (false, (*step).step_gres_list)
+        }
     };
-    if rc != 0 {
-        return Vec::new();
+    let mut indices = Vec::new();
+    // SAFETY: NULL or a live list of the step's, which holds gres_state_t.
+    for state in unsafe { list::elements::<internal::gres_state_t>(list) } {
+        // SAFETY: a live element.
+        let state = unsafe { state.as_ref() };
+        if state.plugin_id != gpu || state.gres_data.is_null() {
+            continue;
+        }
+        // SAFETY: not NULL, and of the type that the list says; on a node both hold one bitmap, its own
+        // (`_accumulate_gres_device` in 22.05 src/common/gres.c, 24.11 src/interfaces/gres.c).
+        let (nodes, bitmaps) = unsafe {
+            if whole_job {
+                let job = &*state.gres_data.cast::<internal::gres_job_state_t>();
+                (job.node_cnt, job.gres_bit_alloc)
+            } else {
+                let step = &*state.gres_data.cast::<internal::gres_step_state_t>();
+                (step.node_cnt, step.gres_bit_alloc)
+            }
+        };
+        if nodes == 0 || bitmaps.is_null() {
+            continue;
+        }
+        // SAFETY: an array of `nodes` bitmaps, each live or NULL.
+        if let Some(bitmap) = unsafe { View::new(*bitmaps) } {
+            indices.extend(bitmap.ones());
+        }
     }
-    // SAFETY: NULL or a bitmap of the live step.
-    unsafe { View::new(bitmap) }
-        .map(|view| view.ones())
-        .unwrap_or_default()
+    indices.sort_unstable();
+    indices.dedup();
+    indices
+}
+
+/// Whether a step runs on all that its job has: a batch script and an interactive step (`slurm/slurm.h`).
+#[must_use]
+pub fn uses_whole_job(step_id: u32) -> bool {
+    [
+        internal::SLURM_BATCH_SCRIPT,
+        internal::SLURM_INTERACTIVE_STEP,
+    ]
+    .contains(&step_id)
 }

@@ -1,6 +1,7 @@
 //! Which process of Slurm this is, and what it knows of its node.
 
 use std::ffi::CStr;
+use std::path::Path;
 
 use slurm_headers::internal;
 
@@ -35,6 +36,23 @@ pub fn node_name() -> Option<String> {
     // SAFETY: the daemon's configuration lives as long as the daemon, and node_name is NULL or a
     // string set before any plugin is asked for anything.
     unsafe { cstr::text((*conf).node_name) }.map(|name| name.into_owned())
+}
+
+/// Whether a step of a job runs on this node, in slurmd and slurmstepd: by the socket that its slurmstepd
+/// keeps (`stepd_connect` in src/common/stepd_api.c).
+#[must_use]
+pub fn runs_step(job: u32, step: u32) -> bool {
+    let Some(conf) = daemon_conf() else {
+        return false;
+    };
+    // SAFETY: as for node_name; slurmstepd has it from slurmd.
+    let spool = unsafe { cstr::text((*conf).spooldir) };
+    let (Some(spool), Some(node)) = (spool, node_name()) else {
+        return false;
+    };
+    Path::new(&*spool)
+        .join(format!("{node}_{job}.{step}"))
+        .exists()
 }
 
 /// `Gres=` of this node in slurm.conf, in slurmd while it reads its configuration: empty when slurm.conf

@@ -60,26 +60,30 @@ impl OwnedList {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-
-    /// Goes through the elements as pointers to `T`.
-    ///
-    /// # Safety
-    /// The elements are of type `T`.
-    #[must_use]
-    pub unsafe fn iter<T>(&self) -> Iter<'_, T> {
-        // SAFETY: a live list; list_iterator_create never returns NULL.
-        let raw = unsafe { internal::slurm_list_iterator_create(self.as_ptr()) };
-        Iter {
-            raw,
-            element: PhantomData,
-        }
-    }
 }
 
 impl Drop for OwnedList {
     fn drop(&mut self) {
         // SAFETY: the list is live and ours; Slurm frees the elements by the list's own function.
         unsafe { internal::slurm_list_destroy(self.as_ptr()) };
+    }
+}
+
+/// Goes through the elements of a list, as pointers to `T`; NULL has none.
+///
+/// # Safety
+/// `list` is NULL or a list of `T` that lives as long as the iterator.
+#[must_use]
+pub unsafe fn elements<'list, T>(list: RawList) -> Iter<'list, T> {
+    let raw = if list.is_null() {
+        std::ptr::null_mut()
+    } else {
+        // SAFETY: a live list.
+        unsafe { internal::slurm_list_iterator_create(list) }
+    };
+    Iter {
+        raw,
+        element: PhantomData,
     }
 }
 
@@ -94,6 +98,9 @@ impl<T> Iterator for Iter<'_, T> {
     type Item = NonNull<T>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if self.raw.is_null() {
+            return None;
+        }
         // SAFETY: the iterator is live until drop, and the list outlives it by 'list.
         NonNull::new(unsafe { internal::slurm_list_next(self.raw) }.cast())
     }
@@ -101,6 +108,9 @@ impl<T> Iterator for Iter<'_, T> {
 
 impl<T> Drop for Iter<'_, T> {
     fn drop(&mut self) {
+        if self.raw.is_null() {
+            return;
+        }
         // SAFETY: made by list_iterator_create and destroyed once.
         unsafe { internal::slurm_list_iterator_destroy(self.raw) };
     }

@@ -241,6 +241,42 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A closure at work on a thread.
+struct Running<T> {
+    job: Job,
+    outcome: mpsc::Receiver<T>,
+}
+
+impl<T: Send + 'static> Running<T> {
+    fn start(work: impl FnOnce(&Arc<Trace>) -> T + Send + 'static) -> Result<Self, Hung> {
+        let (sender, outcome) = mpsc::sync_channel(1);
+        let job = Job::start(move |trace| {
+            let _ = sender.send(work(trace));
+        })
+        .map_err(|_| cannot_start())?;
+        Ok(Self { job, outcome })
+    }
+
+    /// Waits for the outcome; a thread that is late is left to `worker`.
+    fn finish(self, worker: &Worker, deadline: Duration) -> Result<T, Hung> {
+        match self.outcome.recv_timeout(deadline) {
+            Ok(outcome) => {
+                self.job.join();
+                Ok(outcome)
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => Err(worker.abandon(self.job)),
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                let hung = Hung {
+                    call: "a thread that panicked",
+                    ..self.job.hung(true)
+                };
+                self.job.join();
+                Err(hung)
+            }
+        }
+    }
+}
+
 /// Runs closures on threads, under deadlines, and remembers those that hang.
 ///
 /// Made for a `static`: it belongs to the process that uses it, a forked child starts anew.
@@ -286,26 +322,26 @@ impl Worker {
         F: FnOnce(&Arc<Trace>) -> T + Send + 'static,
     {
         self.admit(limit)?;
-        let (sender, receiver) = mpsc::sync_channel(1);
-        let job = Job::start(move |trace| {
-            let _ = sender.send(work(trace));
-        })
-        .map_err(|_| cannot_start())?;
-        match receiver.recv_timeout(deadline) {
-            Ok(result) => {
-                job.join();
-                Ok(result)
-            }
-            Err(mpsc::RecvTimeoutError::Timeout) => Err(self.abandon(job)),
-            Err(mpsc::RecvTimeoutError::Disconnected) => {
-                let hung = Hung {
-                    call: "a thread that panicked",
-                    ..job.hung(true)
-                };
-                job.join();
-                Err(hung)
-            }
-        }
+        Running::start(work)?.finish(self, deadline)
+    }
+
+    /// Runs each closure on a thread of its own, at the same time, and waits for all of them no longer than
+    /// `deadline`: one that hangs costs no other its answer. The outcomes come in the order of the closures.
+    pub fn run_all<T, F>(
+        &self,
+        deadline: Duration,
+        work: impl IntoIterator<Item = F>,
+    ) -> Vec<Result<T, Hung>>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Arc<Trace>) -> T + Send + 'static,
+    {
+        let begun = Instant::now();
+        let started: Vec<_> = work.into_iter().map(Running::start).collect();
+        started
+            .into_iter()
+            .map(|running| running?.finish(self, deadline.saturating_sub(begun.elapsed())))
+            .collect()
     }
 
     /// The call that hangs still, if any.
@@ -428,6 +464,29 @@ mod tests {
             thread::sleep(Duration::from_millis(5));
         }
         assert_eq!(worker.run(LONG, |_| 2), Ok(2));
+    }
+
+    #[test]
+    fn one_that_hangs_keeps_no_other_from_its_answer() {
+        let worker = Worker::new();
+        let (release, gate) = mpsc::channel::<()>();
+        let gate = Arc::new(Mutex::new(gate));
+        let outcomes = worker.run_all(
+            SHORT,
+            (0..3).map(|number| {
+                let gate = Arc::clone(&gate);
+                move |_: &Arc<Trace>| {
+                    if number == 1 {
+                        let _ = lock(&gate).recv();
+                    }
+                    number
+                }
+            }),
+        );
+        assert_eq!((&outcomes[0], &outcomes[2]), (&Ok(0), &Ok(2)));
+        assert!(outcomes[1].as_ref().unwrap_err().fresh);
+        assert!(worker.wedged().is_some());
+        drop(release);
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! slurmd passes the counters on as they are; a step subtracts what they were when it began. So
 //! nothing is lost when slurmd restarts in between, when polls are late, or when power jumps.
 
+use std::collections::BTreeMap;
+
 /// What one GPU shows at one moment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Reading {
@@ -48,6 +50,15 @@ impl Meter {
     }
 }
 
+/// One gres index: which GPU stands there, and what it shows.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Sensor {
+    /// [`Place::id`](crate::index::Place::id); 0 when nothing is known to stand there.
+    pub gpu: u64,
+    /// `None` when it could not be read this time.
+    pub reading: Option<Reading>,
+}
+
 /// What a set of GPUs has used since the first reading of each.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Used {
@@ -57,42 +68,67 @@ pub struct Used {
     pub watts: u32,
 }
 
-/// The GPUs of a node or step, by gres index.
+/// The GPUs of a node or step.
 #[derive(Debug, Default)]
 pub struct Meters {
-    gpus: Vec<Meter>,
+    /// Which GPU stood at each gres index when it was first told of. A slurmd that starts anew without one
+    /// of its GPUs numbers the others otherwise, but a step keeps those that it got.
+    seats: Vec<u64>,
+    gpus: BTreeMap<u64, Meter>,
 }
 
 impl Meters {
     /// No GPU, nothing used.
     #[must_use]
     pub const fn new() -> Self {
-        Self { gpus: Vec::new() }
+        Self {
+            seats: Vec::new(),
+            gpus: BTreeMap::new(),
+        }
     }
 
-    /// Takes in one reading of each GPU, in the order of their gres indices, at a time in seconds of any
-    /// steady clock. `None` is a GPU that could not be read this time; it catches up at its next reading.
-    pub fn feed(&mut self, readings: impl IntoIterator<Item = Option<Reading>>, at_seconds: u64) {
-        for (index, reading) in readings.into_iter().enumerate() {
-            if self.gpus.len() <= index {
-                self.gpus.push(Meter::default());
+    /// Takes in one sensor per gres index, at a time in seconds of any steady clock. One that could not
+    /// be read catches up at its next reading.
+    pub fn feed(&mut self, sensors: impl IntoIterator<Item = Sensor>, at_seconds: u64) {
+        for (index, sensor) in sensors.into_iter().enumerate() {
+            if self.seats.len() <= index {
+                self.seats.push(0);
             }
-            if let (Some(meter), Some(reading)) = (self.gpus.get_mut(index), reading) {
-                meter.feed(reading, at_seconds);
+            if sensor.gpu == 0 {
+                continue;
+            }
+            if let Some(seat) = self.seats.get_mut(index)
+                && *seat == 0
+            {
+                *seat = sensor.gpu;
+            }
+            if let Some(reading) = sensor.reading {
+                self.gpus
+                    .entry(sensor.gpu)
+                    .or_default()
+                    .feed(reading, at_seconds);
             }
         }
+    }
+
+    /// Whether nothing has been read yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.gpus.is_empty()
     }
 
     /// What all GPUs have used.
     #[must_use]
     pub fn all(&self) -> Used {
-        sum(self.gpus.iter())
+        sum(self.gpus.values())
     }
 
-    /// What the GPUs with these gres indices have used.
+    /// What the GPUs have used that first stood at these gres indices.
     #[must_use]
     pub fn of(&self, indices: &[usize]) -> Used {
-        sum(indices.iter().filter_map(|index| self.gpus.get(*index)))
+        sum(indices
+            .iter()
+            .filter_map(|index| self.gpus.get(self.seats.get(*index)?)))
     }
 }
 
@@ -108,18 +144,25 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn at(counter_joules: u64, power_watts: u32) -> Option<Reading> {
-        Some(Reading {
-            counter_joules,
-            power_watts,
-        })
+    /// One sensor per gres index, GPU 1 at the first.
+    fn at<const N: usize>(readings: [Option<(u64, u32)>; N]) -> Vec<Sensor> {
+        (1..)
+            .zip(readings)
+            .map(|(gpu, reading)| Sensor {
+                gpu,
+                reading: reading.map(|(counter_joules, power_watts)| Reading {
+                    counter_joules,
+                    power_watts,
+                }),
+            })
+            .collect()
     }
 
     #[test]
     fn a_step_pays_for_its_own_gpus_from_its_own_start() {
         let mut meters = Meters::new();
         // Two GPUs that have run for long; the step has the second.
-        meters.feed([at(1_000_000, 70), at(5_000, 300)], 0);
+        meters.feed(at([Some((1_000_000, 70)), Some((5_000, 300))]), 0);
         assert_eq!(
             meters.of(&[1]),
             Used {
@@ -127,7 +170,7 @@ mod tests {
                 watts: 300
             }
         );
-        meters.feed([at(1_004_200, 70), at(23_000, 310)], 60);
+        meters.feed(at([Some((1_004_200, 70)), Some((23_000, 310))]), 60);
         assert_eq!(
             meters.of(&[1]),
             Used {
@@ -149,9 +192,9 @@ mod tests {
     #[test]
     fn a_missed_reading_is_caught_up() {
         let mut meters = Meters::new();
-        meters.feed([at(100, 50)], 0);
-        meters.feed([None], 10);
-        meters.feed([at(700, 60)], 20);
+        meters.feed(at([Some((100, 50))]), 0);
+        meters.feed(at([None]), 10);
+        meters.feed(at([Some((700, 60))]), 20);
         assert_eq!(
             meters.of(&[0]),
             Used {
@@ -162,12 +205,50 @@ mod tests {
     }
 
     #[test]
+    fn a_step_keeps_its_gpus_when_slurmd_numbers_them_anew() {
+        let sensor = |gpu, counter_joules| Sensor {
+            gpu,
+            reading: Some(Reading {
+                counter_joules,
+                power_watts: 100,
+            }),
+        };
+        let mut meters = Meters::new();
+        // The step has index 2, GPU 13, whose first reading fails. Then GPU 12 is gone.
+        let unread = Sensor {
+            gpu: 13,
+            reading: None,
+        };
+        meters.feed(
+            [
+                sensor(11, 1_000),
+                sensor(12, 50_000),
+                unread,
+                sensor(14, 7_000),
+            ],
+            0,
+        );
+        meters.feed(
+            [
+                sensor(11, 2_000),
+                sensor(12, 51_000),
+                sensor(13, 300),
+                sensor(14, 8_000),
+            ],
+            10,
+        );
+        meters.feed([sensor(11, 3_000), sensor(13, 800), sensor(14, 9_000)], 20);
+        assert_eq!(meters.of(&[2]).joules, 500);
+        assert_eq!(meters.of(&[0]).joules, 2_000);
+    }
+
+    #[test]
     fn a_counter_that_begins_anew_loses_no_more_than_the_gap() {
         let mut meters = Meters::new();
-        meters.feed([at(90_000, 400)], 0);
-        meters.feed([at(91_000, 400)], 3);
-        meters.feed([at(250, 400)], 6); // reset 250 J ago
-        meters.feed([at(1_250, 400)], 9);
+        meters.feed(at([Some((90_000, 400))]), 0);
+        meters.feed(at([Some((91_000, 400))]), 3);
+        meters.feed(at([Some((250, 400))]), 6); // reset 250 J ago
+        meters.feed(at([Some((1_250, 400))]), 9);
         assert_eq!(meters.of(&[0]).joules, 1_000 + 250 + 1_000);
     }
 
@@ -181,10 +262,10 @@ mod tests {
             (20, 5_000_000_100),
             (30, 7_777_000),
         ] {
-            meters.feed([at(joules, 300)], seconds);
+            meters.feed(at([Some((joules, 300))]), seconds);
         }
         assert_eq!(meters.of(&[0]).joules, 0);
-        meters.feed([at(7_780_000, 300)], 40);
+        meters.feed(at([Some((7_780_000, 300))]), 40);
         assert_eq!(meters.of(&[0]).joules, 3_000);
     }
 
@@ -196,8 +277,7 @@ mod tests {
             let mut meters = Meters::new();
             let mut before = 0;
             for (seconds, counter) in (0..).zip(counters) {
-                let reading = counter.map(|counter_joules| Reading { counter_joules, power_watts: 1 });
-                meters.feed([reading], seconds);
+                meters.feed(at([counter.map(|joules| (joules, 1))]), seconds);
                 prop_assert!(meters.all().joules >= before);
                 before = meters.all().joules;
             }

@@ -5,6 +5,7 @@
 //! - [`energy`]: joules of a step from counters that each GPU keeps;
 //! - [`index`]: which GPU stands behind a gres index;
 //! - [`records`]: from what is on a node to what Slurm is told of it;
+//! - [`share`]: what a GPU or MIG device shows of energy and power;
 //! - [`watts`]: joules for Slurm's own energy plugin, which knows only watts.
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -23,4 +24,5 @@ pub mod configured;
 pub mod energy;
 pub mod index;
 pub mod records;
+pub mod share;
 pub mod watts;

@@ -2,29 +2,35 @@
 
 use std::ffi::c_char;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gpu::index_map::{DEFAULT_PATH, IndexMap};
-use gpu::nvml::{Clock, Device, Error, Session, Worker};
+use gpu::PciAddress;
+use gpu::index_map::{DEFAULT_PATH, IndexEntry, IndexMap};
+use gpu::nvml::{Clock, Device, Error, Session, Trace, Worker};
 use gres_gpu_core::clocks::Request;
 use slurm_headers::internal::bitstr_t;
 use slurm_plugin::bitstring::View;
 use slurm_plugin::{cstr, gres, log};
+
+use crate::Driver;
 
 /// A step starts at the latest after this, whatever NVML does.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 static WORKER: Worker = Worker::new();
 
-/// The minor numbers of the GPUs whose clocks the step changed.
-static CHANGED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+/// The GPUs whose clocks the step changed.
+static CHANGED: Mutex<Vec<PciAddress>> = Mutex::new(Vec::new());
 
 /// `gpu_p_step_hardware_init`.
 ///
 /// # Safety
 /// Both are NULL or the live bitmap of the step's gres indices and its `tres_freq`.
-pub unsafe fn step_init(gpus: *mut bitstr_t, tres_freq: *mut c_char) {
+pub unsafe fn step_init(driver: Driver, gpus: *mut bitstr_t, tres_freq: *mut c_char) {
+    if !driver.acts() {
+        return;
+    }
     // SAFETY: the caller's contract.
     let (gpus, tres_freq) = unsafe { (View::new(gpus), cstr::text(tres_freq)) };
     let (Some(gpus), Some(tres_freq)) = (gpus, tres_freq) else {
@@ -42,11 +48,15 @@ pub unsafe fn step_init(gpus: *mut bitstr_t, tres_freq: *mut c_char) {
     if request.is_empty() {
         return;
     }
-    let minors = minors(&gpus.ones());
-    let asked = minors.len();
-    *CHANGED.lock().unwrap_or_else(PoisonError::into_inner) = minors.clone();
+    let indices = gpus.ones();
+    let asked = indices.len();
+    let addresses = addresses(&indices);
+    CHANGED
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone_from(&addresses);
     let verbose = request.verbose;
-    let set = on_each(minors, move |device| set(device, &request));
+    let set = on_each(addresses, move |device| set(device, &request));
     if verbose && let Some(first) = set.first() {
         eprintln!("GpuFreq={first}");
     }
@@ -60,65 +70,72 @@ pub unsafe fn step_init(gpus: *mut bitstr_t, tres_freq: *mut c_char) {
 
 /// `gpu_p_step_hardware_fini`: the clocks go back to the GPU's own default.
 pub fn step_fini() {
-    let minors = std::mem::take(&mut *CHANGED.lock().unwrap_or_else(PoisonError::into_inner));
-    if minors.is_empty() {
-        return;
-    }
-    let asked = minors.len();
-    let reset = on_each(minors, |device| device.reset_applications_clocks()).len();
+    let addresses = std::mem::take(&mut *CHANGED.lock().unwrap_or_else(PoisonError::into_inner));
+    let asked = addresses.len();
+    let reset = on_each(addresses, |device| device.reset_applications_clocks()).len();
     if reset < asked {
         eprintln!("Could not reset frequencies for all GPUs. Set {reset}/{asked} total GPUs");
     }
 }
 
-/// The minor numbers of gres indices, by the map that slurmd published; where there is none, the index
-/// itself. An index that the map lacks is no GPU that may be changed.
-fn minors(indices: &[usize]) -> Vec<u32> {
-    let map = IndexMap::read(Path::new(DEFAULT_PATH))
-        .inspect_err(|error| log::debug(format_args!("{error}; gres index taken as minor number")))
-        .ok();
-    let indices = indices
-        .iter()
-        .filter_map(|index| u32::try_from(*index).ok());
-    match map {
-        Some(map) => indices.filter_map(|index| map.get(index)?.minor).collect(),
-        None => indices.collect(),
-    }
+/// Forgets what hangs, for a plugin that is loaded again.
+pub(crate) fn reset() {
+    WORKER.reset();
 }
 
-/// Does `work` on each of the GPUs under the deadline and gives what succeeded. In a step whose
-/// devices are constrained NVML sees only the step's own GPUs: minor numbers tell them apart.
-fn on_each<T: Send + 'static>(
-    minors: Vec<u32>,
-    work: impl Fn(&Device<'_>) -> Result<T, Error> + Send + 'static,
-) -> Vec<T> {
-    let done = WORKER.run(DEADLINE, move |trace| -> Result<Vec<T>, Error> {
-        let session = Session::open(None, trace)?;
-        let mut done = Vec::new();
-        for index in 0..session.device_count()? {
-            let outcome = session.device_by_index(index).and_then(|device| {
-                let minor = device.minor()?;
-                minors.contains(&minor).then(|| work(&device)).transpose()
-            });
-            match outcome {
-                Ok(Some(value)) => done.push(value),
-                Ok(None) => {}
-                Err(error) => log::error(format_args!("--gpu-freq: {error}")),
+/// Where the GPUs of gres indices are, by the map that slurmd published. What the map does not tell is
+/// left alone, with a line in the log: it may be another job's GPU. So are MIG devices, whose clocks are
+/// their whole GPU's.
+fn addresses(indices: &[usize]) -> Vec<PciAddress> {
+    let map = match IndexMap::read(Path::new(DEFAULT_PATH)) {
+        Ok(map) => map,
+        Err(error) => {
+            log::error(format_args!("--gpu-freq: no clock is changed: {error}"));
+            return Vec::new();
+        }
+    };
+    indices
+        .iter()
+        .filter_map(|index| {
+            let entry = u32::try_from(*index).ok().and_then(|index| map.get(index));
+            match entry {
+                Some(entry) if entry.mig.is_some() => log::info(format_args!(
+                    "--gpu-freq: the clocks of MIG device {index} are left alone: they are its whole GPU's"
+                )),
+                Some(IndexEntry { pci: Some(pci), .. }) => return Some(*pci),
+                _ => log::error(format_args!(
+                    "--gpu-freq: {DEFAULT_PATH} does not tell which GPU index {index} is; its clocks are \
+                     left alone"
+                )),
             }
+            None
+        })
+        .collect()
+}
+
+/// Does `work` on each of the GPUs and gives what succeeded. Each has a thread, so that one that hangs
+/// keeps no other waiting beyond the deadline.
+fn on_each<T: Send + 'static>(
+    addresses: Vec<PciAddress>,
+    work: impl Fn(&Device<'_>) -> Result<T, Error> + Clone + Send + 'static,
+) -> Vec<T> {
+    let jobs = addresses.iter().map(|pci| {
+        let (pci, work) = (*pci, work.clone());
+        move |trace: &Arc<Trace>| -> Result<T, Error> {
+            let session = Session::open(None, trace)?;
+            work(&session.device_by_pci(&pci)?)
         }
-        Ok(done)
     });
-    match done {
-        Ok(Ok(done)) => done,
-        Ok(Err(error)) => {
-            log::error(format_args!("--gpu-freq: {error}"));
-            Vec::new()
-        }
-        Err(hung) => {
-            log::error(format_args!("--gpu-freq: {hung}"));
-            Vec::new()
+    let outcomes = WORKER.run_all(DEADLINE, jobs);
+    let mut done = Vec::new();
+    for (pci, outcome) in addresses.iter().zip(outcomes) {
+        match outcome {
+            Ok(Ok(value)) => done.push(value),
+            Ok(Err(error)) => log::error(format_args!("--gpu-freq: GPU {pci}: {error}")),
+            Err(hung) => log::error(format_args!("--gpu-freq: GPU {pci}: {hung}")),
         }
     }
+    done
 }
 
 /// Sets the clocks nearest to what is asked for and says which they are.

@@ -19,7 +19,7 @@ use slurm_plugin::list::RawList;
 use slurm_plugin::log::{self, Level};
 use slurm_plugin::memory::SlurmString;
 
-use crate::{Driver, publish};
+use crate::{Driver, numbering, publish};
 
 static WORKER: Worker = Worker::new();
 
@@ -45,6 +45,7 @@ pub unsafe fn system_gpu_list(driver: Driver, config: *mut node_config_load_t) -
     let Some(config) = (unsafe { config.as_ref() }) else {
         return null_mut();
     };
+    publish::withdraw();
     if !driver.acts() {
         return null_mut();
     }
@@ -59,7 +60,6 @@ pub unsafe fn system_gpu_list(driver: Driver, config: *mut node_config_load_t) -
                 Level::Error
             };
             log::write(level, format_args!("no GPU is offered to jobs: {error}"));
-            publish::withdraw();
             return null_mut();
         }
     };
@@ -126,7 +126,7 @@ pub unsafe fn system_gpu_list(driver: Driver, config: *mut node_config_load_t) -
 /// # Safety
 /// `count` is NULL or where the number goes.
 pub unsafe fn device_count(count: *mut u32) {
-    let numbered = publish::minors_by_index().len();
+    let numbered = numbering::places().len();
     let answer = match u32::try_from(numbered) {
         Ok(numbered) if numbered > 0 => numbered,
         _ => FOUND.load(Ordering::Relaxed),
@@ -135,6 +135,11 @@ pub unsafe fn device_count(count: *mut u32) {
     if let Some(count) = unsafe { count.as_mut() } {
         *count = answer;
     }
+}
+
+/// Forgets a discovery that hangs, for a plugin that is loaded again.
+pub(crate) fn reset() {
+    WORKER.reset();
 }
 
 fn gpu_record<'a>(

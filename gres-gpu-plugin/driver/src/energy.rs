@@ -6,11 +6,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use gpu::nvml::{GpuSample, Sampler, SamplerOptions, Want};
+use gres_gpu_core::index::Place;
+use gres_gpu_core::share::{Share, share};
 use gres_gpu_core::watts::Channel;
 use slurm_headers::internal::gpu_status_t;
 use slurm_plugin::log;
 
-use crate::publish;
+use crate::{Driver, numbering};
 
 /// Slurm calls the hook under a lock that a registering node needs: it must not wait longer.
 const DEADLINE: Duration = Duration::from_secs(1);
@@ -36,7 +38,10 @@ static CHANNELS: Mutex<Vec<Channel>> = Mutex::new(Vec::new());
 ///
 /// # Safety
 /// `status` is NULL or the live status of that GPU.
-pub unsafe fn energy_read(index: u32, status: *mut gpu_status_t) -> c_int {
+pub unsafe fn energy_read(driver: Driver, index: u32, status: *mut gpu_status_t) -> c_int {
+    if !driver.acts() {
+        return 0;
+    }
     // SAFETY: the caller's contract.
     let Some(status) = (unsafe { status.as_mut() }) else {
         return -1;
@@ -48,16 +53,15 @@ pub unsafe fn energy_read(index: u32, status: *mut gpu_status_t) -> c_int {
             return -1;
         }
     };
-    let Some(gpu) = gpu_at(index, &sample.gpus) else {
-        return -1;
-    };
-    let (Some(counter_mj), Ok(now)) = (gpu.energy_mj, sample.wall.duration_since(UNIX_EPOCH))
-    else {
+    let (Some(share), Ok(now)) = (
+        share_of(index, &sample.gpus),
+        sample.wall.duration_since(UNIX_EPOCH),
+    ) else {
         return -1;
     };
     let at_unix = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-    let power_watts = gpu.power_mw.unwrap_or(0) / 1000;
-    let Some(watts) = channel_watts(index, counter_mj, at_unix, power_watts) else {
+    let power_watts = share.power_mw / 1000;
+    let Some(watts) = channel_watts(index, share.energy_mj, at_unix, power_watts) else {
         return -1;
     };
     status.previous_update_time = status.last_update_time;
@@ -81,15 +85,19 @@ fn channel_watts(index: u32, counter_mj: u64, at_unix: i64, power_watts: u32) ->
         .watts(counter_mj, at_unix, power_watts)
 }
 
-/// The GPU behind a gres index: by its device file, and by NVML's order when Slurm has numbered none.
-fn gpu_at<E>(index: u32, gpus: &[Result<GpuSample, E>]) -> Option<&GpuSample> {
-    let minors = publish::minors_by_index();
-    let mut healthy = gpus.iter().flatten();
-    if minors.is_empty() {
-        return healthy.find(|gpu| gpu.index == index);
-    }
-    let minor = (*minors.get(usize::try_from(index).ok()?)?)?;
-    healthy.find(|gpu| gpu.minor == Some(minor))
+/// What stands behind a gres index: by its device files, and by NVML's order when Slurm has numbered none.
+fn share_of<E>(index: u32, gpus: &[Result<GpuSample, E>]) -> Option<Share> {
+    let places = numbering::places();
+    let place = if places.is_empty() {
+        let gpu = gpus.iter().flatten().find(|gpu| gpu.index == index)?;
+        Place {
+            minor: gpu.minor?,
+            mig: None,
+        }
+    } else {
+        (*places.get(usize::try_from(index).ok()?)?)?
+    };
+    share(place, gpus)
 }
 
 /// Closes NVML and forgets what was sampled.

@@ -41,7 +41,7 @@ macro_rules! export_driver {
             /// Sets the clocks of a step's GPUs.
             fn gpu_p_step_hardware_init(gpus: *mut bitstr_t, tres_freq: *mut c_char), fallback () => {
                 // SAFETY: Slurm's arguments: NULL or the live bitmap and string of the step.
-                unsafe { $crate::clocks::step_init(gpus, tres_freq) }
+                unsafe { $crate::clocks::step_init($driver, gpus, tres_freq) }
             }
 
             /// Sets them back.
@@ -56,7 +56,7 @@ macro_rules! export_driver {
             /// The power of one GPU.
             fn gpu_p_energy_read(index: u32, status: *mut gpu_status_t) -> c_int, fallback -1 => {
                 // SAFETY: Slurm's argument: NULL or the live status of that GPU.
-                unsafe { $crate::energy::energy_read(index, status) }
+                unsafe { $crate::energy::energy_read($driver, index, status) }
             }
 
             /// What a process uses of the GPUs.
@@ -64,7 +64,7 @@ macro_rules! export_driver {
                 pid: c_int, data: *mut acct_gather_data_t,
             ) -> c_int, fallback -1 => {
                 // SAFETY: Slurm's argument: NULL or the live TRES array of the process.
-                unsafe { $crate::usage::usage_read(pid, data) }
+                unsafe { $crate::usage::usage_read($driver, pid, data) }
             }
 
             /// Asked by 22.05 on a reconfiguration.

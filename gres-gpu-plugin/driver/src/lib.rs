@@ -28,6 +28,7 @@ pub mod discovery;
 pub mod energy;
 pub mod exports;
 pub mod lifetime;
+pub mod numbering;
 pub mod publish;
 pub mod usage;
 

@@ -19,7 +19,9 @@ pub fn init(plugin_type: &'static str) -> c_int {
 /// keeps it mapped, which is harmless.
 pub fn fini() -> c_int {
     crate::publish::stop();
-    crate::publish::forget_numbering();
+    crate::numbering::forget();
+    crate::discovery::reset();
+    crate::clocks::reset();
     crate::usage::close(CLOSE_DEADLINE);
     crate::energy::close(CLOSE_DEADLINE);
     gpu::nvml::reset();

@@ -11,12 +11,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use gpu::index_map::{DEFAULT_PATH, IndexEntry, IndexMap, MigPart};
-use gpu::model::{Gpu, Inventory, MigInstance};
+use gpu::model::Inventory;
 use gpu::type_name;
-use gres_gpu_core::index::minor_of;
-use slurm_plugin::gres::{self, Device};
+use gres_gpu_core::index::Place;
 use slurm_plugin::guard::Hook;
 use slurm_plugin::{host, log};
+
+use crate::numbering;
 
 /// How long slurmd may take to number its devices after discovery.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -30,6 +31,8 @@ const AFTER_FORK: Duration = Duration::from_millis(200);
 const GOODBYE: Duration = Duration::from_millis(500);
 
 struct Publisher {
+    /// The process that the thread is of: a fork inherits the note of it but not the thread.
+    pid: u32,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
@@ -43,22 +46,24 @@ static PENDING: Mutex<Option<Arc<Inventory>>> = Mutex::new(None);
 /// which may be looking at a configuration that never comes into force.
 pub fn start(inventory: Inventory) {
     static AT_FORK: Once = Once::new();
-    drop(dismiss());
-    forget_numbering();
     if !host::in_slurmd_daemon() {
         return;
     }
     let inventory = Arc::new(inventory);
     if host::forks_after_discovery() {
-        *PENDING.lock().unwrap_or_else(PoisonError::into_inner) = Some(inventory);
+        set_pending(Some(inventory));
         AT_FORK.call_once(|| host::at_fork(forked));
     } else {
         spawn(inventory, Duration::ZERO);
     }
 }
 
-/// Removes the map: what it says is no longer known.
+/// Removes the map, and forgets the numbering: slurmd is about to list its GPUs anew, or cannot. Nobody
+/// may act on what the map said before.
 pub fn withdraw() {
+    drop(dismiss());
+    set_pending(None);
+    numbering::forget();
     if host::in_slurmd_daemon()
         && let Err(error) = std::fs::remove_file(DEFAULT_PATH)
         && error.kind() != std::io::ErrorKind::NotFound
@@ -67,6 +72,10 @@ pub fn withdraw() {
             "{DEFAULT_PATH} is out of date and not removed: {error}"
         ));
     }
+}
+
+fn set_pending(inventory: Option<Arc<Inventory>>) {
+    *PENDING.lock().unwrap_or_else(PoisonError::into_inner) = inventory;
 }
 
 /// In a process that slurmd has forked: itself in the background, or what becomes a slurmstepd.
@@ -79,7 +88,9 @@ unsafe extern "C" fn forked() {
         };
         let inventory = pending.clone();
         drop(pending);
-        if let Some(inventory) = inventory {
+        if let Some(inventory) = inventory
+            && host::forks_after_discovery()
+        {
             spawn(inventory, AFTER_FORK);
         }
     });
@@ -93,6 +104,7 @@ fn spawn(inventory: Arc<Inventory>, delay: Duration) {
         .spawn(move || {
             std::thread::sleep(delay);
             publish(&inventory, &told);
+            // Later forks are steps, which have nothing to publish.
             if let Ok(mut pending) = PENDING.try_lock() {
                 *pending = None;
             }
@@ -100,11 +112,25 @@ fn spawn(inventory: Arc<Inventory>, delay: Duration) {
     match thread {
         Ok(thread) => {
             if let Ok(mut publisher) = PUBLISHER.try_lock() {
-                *publisher = Some(Publisher { stop, thread });
+                let pid = std::process::id();
+                let before = publisher.replace(Publisher { pid, stop, thread });
+                drop(publisher);
+                forget_inherited(before);
             }
         }
         Err(error) => log::error(format_args!("{DEFAULT_PATH} is not written: {error}")),
     }
+}
+
+/// The note of a thread, unless it is of the process that forked this one: no thread stands behind that,
+/// and it must be neither joined nor detached.
+fn forget_inherited(publisher: Option<Publisher>) -> Option<Publisher> {
+    let publisher = publisher?;
+    if publisher.pid == std::process::id() {
+        return Some(publisher);
+    }
+    std::mem::forget(publisher);
+    None
 }
 
 /// Tells the thread to end. It is not waited for: it may be waiting for Slurm's gres lock, which our
@@ -113,7 +139,8 @@ fn dismiss() -> Option<JoinHandle<()>> {
     let publisher = PUBLISHER
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
-        .take()?;
+        .take();
+    let publisher = forget_inherited(publisher)?;
     publisher.stop.store(true, Ordering::Relaxed);
     Some(publisher.thread)
 }
@@ -135,14 +162,14 @@ pub fn stop() {
 fn publish(inventory: &Inventory, stop: &AtomicBool) {
     let since = Instant::now();
     let mut before = Vec::new();
-    let devices = loop {
+    let places = loop {
         if stop.load(Ordering::Relaxed) {
             return;
         }
-        // 22.05 shows its list while it fills it: it is whole when it no longer grows.
-        let devices = gpu_devices();
-        if !devices.is_empty() && devices == before {
-            break devices;
+        // slurmd may be between two readings of its configuration: the numbering holds when it lasts.
+        let places = numbering::ask();
+        if !places.is_empty() && places == before {
+            break places;
         }
         if since.elapsed() > PATIENCE {
             log::debug(format_args!(
@@ -150,100 +177,43 @@ fn publish(inventory: &Inventory, stop: &AtomicBool) {
             ));
             return;
         }
-        before = devices;
+        before = places;
         std::thread::sleep(PAUSE);
     };
-    let map = map(inventory, &devices);
+    let map = map(inventory, &places);
     match map.write(Path::new(DEFAULT_PATH)) {
         Ok(()) => log::debug(format_args!("{DEFAULT_PATH}: {} GPUs", map.entries.len())),
         Err(error) => log::error(format_args!("{DEFAULT_PATH} is not written: {error}")),
     }
 }
 
-/// Slurm's devices that are GPUs or MIG devices.
-fn gpu_devices() -> Vec<Device> {
-    let mut devices: Vec<Device> = gres::devices()
-        .into_iter()
-        .filter(|device| minor_of(&device.path).is_some())
-        .collect();
-    devices.sort_by_key(|device| device.index);
-    devices.dedup_by_key(|device| device.index);
-    devices
-}
-
-/// The numbering as it was last seen.
-static NUMBERED: Mutex<Vec<Option<u32>>> = Mutex::new(Vec::new());
-
-/// The minor number of the GPU behind each gres index, in slurmd; `None` for an index that is no GPU.
-///
-/// Slurm is asked until it has numbered its GPUs and then no more: its list may be freed at any time by
-/// a reconfiguration of 22.05.
-#[must_use]
-pub fn minors_by_index() -> Vec<Option<u32>> {
-    let mut numbered = NUMBERED.lock().unwrap_or_else(PoisonError::into_inner);
-    if numbered.is_empty() {
-        *numbered = number(&gpu_devices());
-    }
-    numbered.clone()
-}
-
-/// Asks Slurm again next time: its configuration is read anew.
-pub fn forget_numbering() {
-    NUMBERED
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clear();
-}
-
-fn number(devices: &[Device]) -> Vec<Option<u32>> {
-    let Some(last) = devices.last() else {
-        return Vec::new();
-    };
-    let mut minors = vec![None; last.index.saturating_add(1)];
-    for device in devices {
-        if let Some(slot) = minors.get_mut(device.index) {
-            *slot = minor_of(&device.path);
-        }
-    }
-    minors
-}
-
-fn map(inventory: &Inventory, devices: &[Device]) -> IndexMap {
-    let entries = devices
-        .iter()
-        .filter_map(|device| {
-            let minor = minor_of(&device.path)?;
-            let index = u32::try_from(device.index).ok()?;
-            let gpu = inventory.healthy().find(|gpu| gpu.minor == Some(minor));
-            let instance = gpu
-                .zip(device.unique_id.as_deref())
-                .and_then(|(gpu, unique_id)| {
-                    gpu.mig.instances()?.iter().find(|instance| {
-                        type_name::mig_unique_id(&inventory.driver_version, &gpu.uuid, instance)
-                            == unique_id
-                    })
-                });
-            Some(entry(index, minor, &device.path, gpu, instance))
-        })
+fn map(inventory: &Inventory, places: &[Option<Place>]) -> IndexMap {
+    let entries = (0..)
+        .zip(places)
+        .filter_map(|(index, place)| Some(entry(index, (*place)?, inventory)))
         .collect();
     IndexMap { entries }
 }
 
-fn entry(
-    index: u32,
-    minor: u32,
-    path: &str,
-    gpu: Option<&Gpu>,
-    instance: Option<&MigInstance>,
-) -> IndexEntry {
+/// What is known of a place: all of it for one that discovery has found, else its minor number alone.
+fn entry(index: u32, place: Place, inventory: &Inventory) -> IndexEntry {
+    let gpu = inventory
+        .healthy()
+        .find(|gpu| gpu.minor == Some(place.minor));
+    let instance = gpu.zip(place.mig).and_then(|(gpu, ids)| {
+        gpu.mig
+            .instances()?
+            .iter()
+            .find(|instance| (instance.gpu_instance_id, instance.compute_instance_id) == ids)
+    });
     let files = gpu
         .zip(instance)
         .and_then(|(gpu, instance)| type_name::mig_files(gpu, instance))
-        .unwrap_or_else(|| path.to_owned());
+        .unwrap_or_else(|| format!("/dev/nvidia{}", place.minor));
     IndexEntry {
         index,
         files: files.split(',').map(str::to_owned).collect(),
-        minor: Some(minor),
+        minor: Some(place.minor),
         pci: gpu.map(|gpu| gpu.pci),
         uuid: instance
             .map(|instance| &instance.uuid)

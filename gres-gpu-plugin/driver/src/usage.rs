@@ -11,6 +11,8 @@ use gpu::nvml::{Sampler, SamplerOptions, Want};
 use slurm_headers::internal::acct_gather_data_t;
 use slurm_plugin::{gres, log};
 
+use crate::Driver;
+
 /// The longest that a poll may wait for NVML.
 const DEADLINE: Duration = Duration::from_secs(1);
 /// Processes of one poll are asked for within this time.
@@ -37,7 +39,10 @@ static TOLD: AtomicBool = AtomicBool::new(false);
 /// # Safety
 /// `data` is NULL or the TRES array of the process, with an element for each position that Slurm
 /// tracks.
-pub unsafe fn usage_read(pid: c_int, data: *mut acct_gather_data_t) -> c_int {
+pub unsafe fn usage_read(driver: Driver, pid: c_int, data: *mut acct_gather_data_t) -> c_int {
+    if !driver.acts() {
+        return 0;
+    }
     let (memory, utilization) = gres::usage_positions();
     let Ok(pid) = u32::try_from(pid) else {
         return -1;

@@ -75,7 +75,7 @@ slurm_plugin::hooks! {
     fn acct_gather_energy_p_conf_set(context: c_int, table: *mut c_void), fallback () => {
         let _ = table;
         if host::in_slurmstepd() {
-            step::begin(context);
+            step::set_context(context);
         }
     }
 

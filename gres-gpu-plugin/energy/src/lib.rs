@@ -7,9 +7,9 @@
 //!
 //! | hook                        | slurmd                      | slurmstepd                  |
 //! |-----------------------------|-----------------------------|-----------------------------|
-//! | `…_p_conf_set`              | –                           | first reading               |
+//! | `…_p_conf_set`              | –                           | how to ask slurmd           |
 //! | `…_p_get_data`              | `node`: the counters      | `step`: what was used     |
-//! | `…_p_set_data`              | –                           | which GPUs the step has     |
+//! | `…_p_set_data`              | –                           | which GPUs the step has; first reading |
 #![cfg(slurm_internal)]
 #![cfg_attr(
     not(test),
@@ -23,6 +23,7 @@
 )]
 
 mod exports;
+mod job;
 mod node;
 mod record;
 mod step;

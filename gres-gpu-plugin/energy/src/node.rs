@@ -1,14 +1,18 @@
 //! slurmd's side: the counters of the node's GPUs, in the order of their gres indices.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
 use std::slice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use gpu::DeviceFault;
 use gpu::nvml::{GpuSample, Sampler, SamplerOptions, Want};
-use gres_gpu_core::energy::{Meters, Reading, Used};
-use gres_gpu_driver::publish::{forget_numbering, minors_by_index};
+use gres_gpu_core::energy::{Meters, Reading, Sensor, Used};
+use gres_gpu_core::index::Place;
+use gres_gpu_core::share::share;
+use gres_gpu_driver::numbering::{forget, places};
 use slurm_headers::internal::{acct_energy_type, acct_gather_energy_t};
 use slurm_plugin::log;
 
@@ -34,20 +38,23 @@ static SAMPLER: Sampler = Sampler::new(SamplerOptions {
 
 /// What slurmd knows of its GPUs.
 struct Node {
-    /// The last reading of each gres index.
-    readings: Vec<Option<Reading>>,
-    read_at_unix: i64,
-    /// Since slurmd started.
+    /// One per gres index, as last read.
+    sensors: Vec<Sensor>,
+    /// Until when they are handed out again.
+    serves_until: Option<Instant>,
+    /// Whole GPUs, since slurmd started.
     meters: Meters,
     since: Option<Instant>,
     told: Used,
-    /// Whether the log has told of the present trouble.
+    /// Whether the log has told that there is no sample.
     in_trouble: bool,
+    /// The GPUs of which the log has told that they are not read, by minor number.
+    silent: BTreeSet<u32>,
 }
 
 static NODE: Mutex<Node> = Mutex::new(Node {
-    readings: Vec::new(),
-    read_at_unix: 0,
+    sensors: Vec::new(),
+    serves_until: None,
     meters: Meters::new(),
     since: None,
     told: Used {
@@ -55,42 +62,33 @@ static NODE: Mutex<Node> = Mutex::new(Node {
         watts: 0,
     },
     in_trouble: false,
+    silent: BTreeSet::new(),
 });
 
 fn node() -> MutexGuard<'static, Node> {
     NODE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads the counters, within [`DEADLINE`].
+/// Reads the counters, within [`DEADLINE`]. Slurm lets one request through at a time, so a reading that
+/// took long serves those that have queued up meanwhile.
 pub(crate) fn sample() {
-    let minors = minors_by_index();
-    if minors.is_empty() {
+    let begun = Instant::now();
+    if node().serves_until.is_some_and(|until| begun < until) {
+        return;
+    }
+    let places = places();
+    if places.is_empty() {
         return;
     }
     let sample = SAMPLER.sample(DEADLINE);
     let mut node = node();
+    node.serves_until = Instant::now().checked_add(begun.elapsed());
     match sample {
         Ok(sample) => {
             if std::mem::take(&mut node.in_trouble) {
                 log::info("GPU energy counters are read again");
             }
-            node.readings = minors
-                .iter()
-                .map(|minor| {
-                    reading(
-                        minors_share(&minors, (*minor)?),
-                        find(&sample.gpus, (*minor)?)?,
-                    )
-                })
-                .collect();
-            node.read_at_unix = record::now();
-            let seconds = node
-                .since
-                .get_or_insert_with(Instant::now)
-                .elapsed()
-                .as_secs();
-            let readings = node.readings.clone();
-            node.meters.feed(readings, seconds);
+            node.take_in(&places, &sample.gpus);
         }
         Err(error) => {
             if !std::mem::replace(&mut node.in_trouble, true) {
@@ -98,28 +96,90 @@ pub(crate) fn sample() {
                     "GPU energy counters are not read: {error}; steps catch up once they are"
                 ));
             }
-            node.readings = vec![None; minors.len()];
+            node.sensors = sensors(&places, |_| None);
         }
     }
 }
 
-fn find<E>(gpus: &[Result<GpuSample, E>], minor: u32) -> Option<&GpuSample> {
-    gpus.iter().flatten().find(|gpu| gpu.minor == Some(minor))
+impl Node {
+    fn take_in(&mut self, places: &[Option<Place>], gpus: &[Result<GpuSample, DeviceFault>]) {
+        self.sensors = sensors(places, |place| reading(place, gpus));
+        let minors: BTreeSet<u32> = places.iter().flatten().map(|place| place.minor).collect();
+        let whole: Vec<_> = minors
+            .into_iter()
+            .map(|minor| Some(Place { minor, mig: None }))
+            .collect();
+        let whole = sensors(&whole, |place| reading(place, gpus));
+        let seconds = self
+            .since
+            .get_or_insert_with(Instant::now)
+            .elapsed()
+            .as_secs();
+        self.meters.feed(whole, seconds);
+        for place in places.iter().flatten() {
+            self.tell(*place, gpus);
+        }
+    }
+
+    /// Tells the log once when a GPU is not read, and when it is again.
+    fn tell(&mut self, place: Place, gpus: &[Result<GpuSample, DeviceFault>]) {
+        let minor = place.minor;
+        if reading(place, gpus).is_some() {
+            if self.silent.remove(&minor) {
+                log::info(format_args!(
+                    "the energy of /dev/nvidia{minor} is read again"
+                ));
+            }
+        } else if self.silent.insert(minor) {
+            let why = why_silent(minor, gpus);
+            log::error(format_args!(
+                "the energy of /dev/nvidia{minor} is not read: {why}; steps catch up once it is"
+            ));
+        }
+    }
 }
 
-/// How many gres indices share one GPU: its MIG devices, which have no counters of their own.
-fn minors_share(minors: &[Option<u32>], minor: u32) -> u64 {
-    let count = minors.iter().filter(|other| **other == Some(minor)).count();
-    u64::try_from(count).unwrap_or(1).max(1)
+fn sensors(places: &[Option<Place>], read: impl Fn(Place) -> Option<Reading>) -> Vec<Sensor> {
+    places
+        .iter()
+        .map(|place| Sensor {
+            gpu: place.map_or(0, |place| place.id()),
+            reading: place.and_then(&read),
+        })
+        .collect()
 }
 
-fn reading(share: u64, gpu: &GpuSample) -> Option<Reading> {
-    let counter_joules = (gpu.energy_mj? / 1000).checked_div(share)?;
-    let power_watts = u64::from(gpu.power_mw.unwrap_or(0) / 1000).checked_div(share)?;
+fn reading(place: Place, gpus: &[Result<GpuSample, DeviceFault>]) -> Option<Reading> {
+    let share = share(place, gpus)?;
     Some(Reading {
-        counter_joules,
-        power_watts: u32::try_from(power_watts).ok()?,
+        counter_joules: share.energy_mj / 1000,
+        power_watts: share.power_mw / 1000,
     })
+}
+
+fn why_silent(minor: u32, gpus: &[Result<GpuSample, DeviceFault>]) -> String {
+    let found = gpus.iter().flatten().find(|gpu| gpu.minor == Some(minor));
+    match found {
+        Some(gpu) => match gpu.notes.first() {
+            Some(note) => format!("GPU {} ({}): {note}", gpu.index, gpu.pci),
+            None => format!(
+                "GPU {} ({}) has no energy counter, or no such MIG device",
+                gpu.index, gpu.pci
+            ),
+        },
+        // A GPU that cannot be read may not say which device file is its own.
+        None => {
+            let faults: Vec<String> = gpus
+                .iter()
+                .filter_map(|gpu| gpu.as_ref().err().map(ToString::to_string))
+                .collect();
+            if faults.is_empty() {
+                "NVML knows no such GPU".to_owned()
+            } else {
+                faults.join("; ")
+            }
+        }
+    }
 }
 
 thread_local! {
@@ -136,14 +196,15 @@ thread_local! {
 pub(crate) unsafe fn get(kind: acct_energy_type::Type, data: *mut c_void) -> c_int {
     match kind {
         acct_energy_type::ENERGY_DATA_SENSOR_CNT => {
-            let count = sensors();
+            let count = sensor_count();
             TOLD.set(count);
             // SAFETY: an uint16_t.
             unsafe { *data.cast::<u16>() = count };
         }
         acct_energy_type::ENERGY_DATA_LAST_POLL => {
+            // Slurm compares whole seconds, and would hand on a reading that is older than the request.
             // SAFETY: a time_t.
-            unsafe { *data.cast::<i64>() = node().read_at_unix };
+            unsafe { *data.cast::<i64>() = 0 };
         }
         acct_energy_type::ENERGY_DATA_JOULES_TASK | acct_energy_type::ENERGY_DATA_STRUCT => {
             if kind == acct_energy_type::ENERGY_DATA_JOULES_TASK {
@@ -156,9 +217,10 @@ pub(crate) unsafe fn get(kind: acct_energy_type::Type, data: *mut c_void) -> c_i
                 slice::from_raw_parts_mut(data.cast::<acct_gather_energy_t>(), count)
             };
             let node = node();
-            let readings = node.readings.iter().copied().chain(std::iter::repeat(None));
-            for (slot, reading) in records.iter_mut().zip(readings) {
-                *slot = record::of_reading(reading);
+            let nothing = std::iter::repeat(Sensor::default());
+            let sensors = node.sensors.iter().copied().chain(nothing);
+            for (slot, sensor) in records.iter_mut().zip(sensors) {
+                *slot = record::of_sensor(sensor);
             }
         }
         acct_energy_type::ENERGY_DATA_NODE_ENERGY
@@ -180,15 +242,14 @@ pub(crate) unsafe fn get(kind: acct_energy_type::Type, data: *mut c_void) -> c_i
 
 /// One per gres index. A node without GPUs has one that is never read: slurmd logs an error at each
 /// poll of each step when there is none.
-fn sensors() -> u16 {
-    u16::try_from(minors_by_index().len())
-        .unwrap_or(u16::MAX)
-        .max(1)
+fn sensor_count() -> u16 {
+    u16::try_from(places().len()).unwrap_or(u16::MAX).max(1)
 }
 
 /// slurmd has read its configuration anew, and may number its GPUs otherwise.
 pub(crate) fn reconfigured() {
-    forget_numbering();
+    node().serves_until = None;
+    forget();
 }
 
 /// Closes NVML and forgets what was sampled.
@@ -198,5 +259,5 @@ pub(crate) fn close() {
     }
     SAMPLER.reset();
     gpu::nvml::reset();
-    forget_numbering();
+    forget();
 }

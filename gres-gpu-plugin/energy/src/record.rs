@@ -2,19 +2,21 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use gres_gpu_core::energy::{Reading, Used};
+use gres_gpu_core::energy::{Reading, Sensor, Used};
 use slurm_headers::internal::acct_gather_energy_t;
 
 /// Slurm's NO_VAL (`slurm/slurm.h`): in the place of a power, that there is no reading.
 const NO_VAL: u32 = 0xffff_fffe;
 
-/// One GPU's counter, or that it could not be read, on its way from slurmd to slurmstepd.
-pub(crate) fn of_reading(reading: Option<Reading>) -> acct_gather_energy_t {
+/// One sensor on its way from slurmd to slurmstepd. Which GPU it is goes in `base_consumed_energy`, which
+/// means nothing for a counter.
+pub(crate) fn of_sensor(sensor: Sensor) -> acct_gather_energy_t {
     let mut record = acct_gather_energy_t {
+        base_consumed_energy: sensor.gpu,
         poll_time: now(),
         ..Default::default()
     };
-    match reading {
+    match sensor.reading {
         Some(reading) => {
             record.consumed_energy = reading.counter_joules;
             record.current_watts = reading.power_watts;
@@ -25,12 +27,15 @@ pub(crate) fn of_reading(reading: Option<Reading>) -> acct_gather_energy_t {
     record
 }
 
-/// The counter back from the record.
-pub(crate) fn to_reading(record: &acct_gather_energy_t) -> Option<Reading> {
-    (record.current_watts != NO_VAL).then_some(Reading {
-        counter_joules: record.consumed_energy,
-        power_watts: record.current_watts,
-    })
+/// The sensor back from the record.
+pub(crate) fn to_sensor(record: &acct_gather_energy_t) -> Sensor {
+    Sensor {
+        gpu: record.base_consumed_energy,
+        reading: (record.current_watts != NO_VAL).then_some(Reading {
+            counter_joules: record.consumed_energy,
+            power_watts: record.current_watts,
+        }),
+    }
 }
 
 /// What a node or step has used, as Slurm wants it; `before` is what the record said last.

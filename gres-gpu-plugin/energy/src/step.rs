@@ -4,14 +4,24 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::slice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use gres_gpu_core::energy::{Meters, Reading, Used};
+use gres_gpu_core::energy::{Meters, Sensor, Used};
 use slurm_headers::internal::{self, acct_energy_type, acct_gather_energy_t, stepd_step_rec_t};
 use slurm_plugin::memory::SlurmString;
 use slurm_plugin::{gres, host, log};
 
+use crate::job::{Job, Part};
 use crate::record;
+
+/// For how long the first reading is tried again when slurmd refuses it: slurmd of 24.11 answers no more
+/// than ten requests at a time.
+const INSIST: Duration = Duration::from_secs(2);
+/// A refusal comes faster than this; what takes longer is not tried again.
+const REFUSAL: Duration = Duration::from_millis(500);
+/// Steps that start together try again at different times, up to twice this apart.
+const PAUSE_MILLISECONDS: u64 = 100;
 
 struct Step {
     /// By which slurmd knows the plugin among its energy plugins.
@@ -21,6 +31,7 @@ struct Step {
     sensors: u16,
     /// The gres indices of the step's GPUs.
     gpus: Vec<usize>,
+    job: Option<Job>,
     since: Option<Instant>,
     told: Used,
 }
@@ -30,6 +41,7 @@ static STEP: Mutex<Step> = Mutex::new(Step {
     meters: Meters::new(),
     sensors: 0,
     gpus: Vec::new(),
+    job: None,
     since: None,
     told: Used {
         joules: 0,
@@ -37,17 +49,17 @@ static STEP: Mutex<Step> = Mutex::new(Step {
     },
 });
 
+/// Held while slurmd is asked, so that readings are taken in in their order. [`STEP`] is not held
+/// meanwhile: a slurmd that does not answer keeps nobody from what is known.
+static ASKING: Mutex<()> = Mutex::new(());
+
 fn step() -> MutexGuard<'static, Step> {
     STEP.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The step begins: what the counters show now is not its own. Its GPUs are not known yet, so all are
-/// noted.
-pub(crate) fn begin(context: c_int) {
-    let mut step = step();
-    step.context = u16::try_from(context).ok();
-    step.since = Some(Instant::now());
-    poll(&mut step);
+/// `acct_gather_energy_p_conf_set` in slurmstepd.
+pub(crate) fn set_context(context: c_int) {
+    step().context = u16::try_from(context).ok();
 }
 
 /// `acct_gather_energy_p_set_data` in slurmstepd.
@@ -58,10 +70,41 @@ pub(crate) unsafe fn set(kind: acct_energy_type::Type, data: *mut c_void) {
     match kind {
         acct_energy_type::ENERGY_DATA_STEP_PTR => {
             // SAFETY: the live step.
-            step().gpus = unsafe { gres::step_gpus(data.cast::<stepd_step_rec_t>()) };
+            unsafe { begin(data.cast::<stepd_step_rec_t>()) };
         }
-        acct_energy_type::ENERGY_DATA_PROFILE => poll(&mut step()),
+        acct_energy_type::ENERGY_DATA_PROFILE => {
+            poll();
+        }
         _ => {}
+    }
+}
+
+/// The step is about to start its tasks: what the counters show now is not its own.
+///
+/// # Safety
+/// The live step.
+unsafe fn begin(record: *const stepd_step_rec_t) {
+    // SAFETY: the caller's contract.
+    let (gpus, id) = unsafe { (gres::step_gpus(record), (*record).step_id) };
+    if gpus.is_empty() {
+        return;
+    }
+    {
+        let mut step = step();
+        step.gpus = gpus;
+        step.job = Job::of_step(id.job_id, id.step_id);
+        step.since = Some(Instant::now());
+    }
+    let begun = Instant::now();
+    let own = u64::from(std::process::id()) % PAUSE_MILLISECONDS;
+    loop {
+        let asked = Instant::now();
+        if poll() || asked.elapsed() > REFUSAL || begun.elapsed() > INSIST {
+            return;
+        }
+        sleep(Duration::from_millis(
+            PAUSE_MILLISECONDS.saturating_add(own),
+        ));
     }
 }
 
@@ -70,11 +113,10 @@ pub(crate) unsafe fn set(kind: acct_energy_type::Type, data: *mut c_void) {
 /// # Safety
 /// `data` is what Slurm hands in for `kind`.
 pub(crate) unsafe fn get(kind: acct_energy_type::Type, data: *mut c_void) -> c_int {
-    let mut step = step();
     match kind {
         acct_energy_type::ENERGY_DATA_SENSOR_CNT => {
             // SAFETY: an uint16_t.
-            unsafe { *data.cast::<u16>() = step.sensors };
+            unsafe { *data.cast::<u16>() = step().sensors };
         }
         acct_energy_type::ENERGY_DATA_LAST_POLL => {
             // SAFETY: a time_t.
@@ -82,13 +124,14 @@ pub(crate) unsafe fn get(kind: acct_energy_type::Type, data: *mut c_void) -> c_i
         }
         acct_energy_type::ENERGY_DATA_NODE_ENERGY
         | acct_energy_type::ENERGY_DATA_NODE_ENERGY_UP => {
+            if kind == acct_energy_type::ENERGY_DATA_NODE_ENERGY_UP {
+                poll();
+            }
+            let mut step = step();
             if step.gpus.is_empty() {
                 return 0;
             }
-            if kind == acct_energy_type::ENERGY_DATA_NODE_ENERGY_UP {
-                poll(&mut step);
-            }
-            let used = step.meters.of(&step.gpus);
+            let used = step.used();
             let seconds = step.since.map_or(0, |since| since.elapsed().as_secs());
             let before = std::mem::replace(&mut step.told, used);
             // SAFETY: one record.
@@ -101,25 +144,54 @@ pub(crate) unsafe fn get(kind: acct_energy_type::Type, data: *mut c_void) -> c_i
     0
 }
 
-/// Asks slurmd for the counters. When it does not answer, the next poll catches up.
-fn poll(step: &mut Step) {
-    let (Some(context), Some(node)) = (step.context, host::node_name()) else {
-        return;
-    };
-    if !gres::any() {
-        return;
+impl Step {
+    /// What the step pays for: all that its GPUs have used, but for a step that runs on what its whole job
+    /// has, which pays for what the job's other steps do not.
+    fn used(&self) -> Used {
+        let used = self.meters.of(&self.gpus);
+        match &self.job {
+            Some(job) if job.part() == Part::Rest => Used {
+                joules: used.joules.saturating_sub(job.paid_by_steps()),
+                ..used
+            },
+            _ => used,
+        }
     }
-    let readings = ask(context, &node);
-    if readings.is_empty() {
-        log::debug("slurmd gave no energy counters this time");
-        return;
+
+    fn take_in(&mut self, sensors: Vec<Sensor>) {
+        self.sensors = u16::try_from(sensors.len()).unwrap_or(u16::MAX);
+        let seconds = self.since.map_or(0, |since| since.elapsed().as_secs());
+        self.meters.feed(sensors, seconds);
+        let used = self.meters.of(&self.gpus);
+        if let Some(job) = &mut self.job {
+            job.pay(used.joules);
+        }
     }
-    step.sensors = u16::try_from(readings.len()).unwrap_or(u16::MAX);
-    let seconds = step.since.map_or(0, |since| since.elapsed().as_secs());
-    step.meters.feed(readings, seconds);
 }
 
-fn ask(context: u16, node: &str) -> Vec<Option<Reading>> {
+/// Asks slurmd for the counters; `false` when it does not give them. The next poll catches up.
+fn poll() -> bool {
+    let _turn = ASKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let context = {
+        let step = step();
+        if step.gpus.is_empty() {
+            return true;
+        }
+        step.context
+    };
+    let (Some(context), Some(node)) = (context, host::node_name()) else {
+        return true;
+    };
+    let sensors = ask(context, &node);
+    if sensors.is_empty() {
+        log::debug("slurmd gave no energy counters this time");
+        return false;
+    }
+    step().take_in(sensors);
+    true
+}
+
+fn ask(context: u16, node: &str) -> Vec<Sensor> {
     let node = SlurmString::new(node);
     let (mut count, mut records) = (0u16, null_mut::<acct_gather_energy_t>());
     // SAFETY: Slurm's own RPC to the slurmd of that node: it stores how many records there are and
@@ -130,16 +202,16 @@ fn ask(context: u16, node: &str) -> Vec<Option<Reading>> {
     if records.is_null() {
         return Vec::new();
     }
-    let readings = if rc == 0 {
+    let sensors = if rc == 0 {
         // SAFETY: not NULL, and `count` records by the RPC's contract.
         unsafe { slice::from_raw_parts(records, usize::from(count)) }
             .iter()
-            .map(record::to_reading)
+            .map(record::to_sensor)
             .collect()
     } else {
         Vec::new()
     };
     // SAFETY: the array is ours and of Slurm's allocator.
     unsafe { internal::acct_gather_energy_destroy(records) };
-    readings
+    sensors
 }

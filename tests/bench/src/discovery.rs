@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use fake_nvml::Scenario;
 use harness::{Cluster, Plugins, Release};
 
@@ -73,8 +73,21 @@ fn measure(release: Release, pairs: usize, init_us: u64, call_us: u64) -> Result
     std::fs::write(at("/etc/slurm/stock.conf")?, stock)?;
 
     let slurmd = |conf: &str| format!("/usr/sbin/slurmd -G -N {node} -f /etc/slurm/{conf}");
+    for conf in ["slurm.conf", "stock.conf"] {
+        let said = cluster
+            .as_slurmd(node, "/usr/sbin/slurmd")?
+            .args(["-G", "-N", node, "-f", &format!("/etc/slurm/{conf}")])
+            .run()?
+            .ok()?;
+        let whole = |line: &&str| line.contains("Gres Name=gpu") && line.contains("Cores=");
+        let gpus = said.stderr.lines().filter(whole).count();
+        ensure!(
+            gpus == 8,
+            "slurmd -G with {conf} lists {gpus} GPUs with cores: {said}"
+        );
+    }
     let said = cluster
-        .command(INSIDE)
+        .as_slurmd(node, INSIDE)?
         .args([
             "pairs",
             "--pairs",
@@ -82,7 +95,6 @@ fn measure(release: Release, pairs: usize, init_us: u64, call_us: u64) -> Result
             &slurmd("slurm.conf"),
             &slurmd("stock.conf"),
         ])
-        .on(node)
         .timeout(Duration::from_secs(300))
         .run()?
         .ok()?;

@@ -316,12 +316,16 @@ impl Cluster {
     /// # Errors
     /// When there is no such node.
     pub fn slurmd(&self, node: &str) -> Result<Exec<'_>> {
+        Ok(self.as_slurmd(node, "/usr/sbin/slurmd")?.args(["-N", node]))
+    }
+
+    /// A program on a node that sees what slurmd sees there, the machine's CPUs among it.
+    ///
+    /// # Errors
+    /// When there is no such node.
+    pub fn as_slurmd(&self, node: &str, program: &str) -> Result<Exec<'_>> {
         let hwloc = self.builder.hwloc_of(self.number(node)?)?;
-        let mut exec = self
-            .command("/usr/sbin/slurmd")
-            .args(["-N", node])
-            .on(node)
-            .dir("/tmp");
+        let mut exec = self.command(program).on(node).dir("/tmp");
         exec = exec.env("HWLOC_SYNTHETIC", &hwloc);
         for (name, value) in &self.builder.slurmd_env {
             exec = exec.env(name, value);
