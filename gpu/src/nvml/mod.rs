@@ -16,7 +16,9 @@ mod worker;
 
 pub use discover::{DiscoverError, DiscoverOptions, discover};
 pub use error::{Error, code_words};
-pub use sampler::{GpuSample, ProcessUsage, Sample, SampleError, Sampler, SamplerOptions, Want};
+pub use sampler::{
+    GpuSample, MigShare, ProcessUsage, Sample, SampleError, Sampler, SamplerOptions, Want,
+};
 pub use session::{Clock, Device, Memory, MigMode, ProcessMemory, ProcessUtilization, Session};
 pub use symbols::{Call, Symbols};
 pub use worker::{Hung, Trace, Worker, bounded, reset};

@@ -181,6 +181,11 @@ impl Job {
         let _ = self.thread.join();
     }
 
+    /// For how long it has been at work.
+    pub(crate) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
     fn hung(&self, fresh: bool) -> Hung {
         let (call, device) = self.trace.now().unwrap_or(("code outside NVML", None));
         Hung {
@@ -310,19 +315,7 @@ impl Worker {
         T: Send + 'static,
         F: FnOnce(&Arc<Trace>) -> T + Send + 'static,
     {
-        self.run_beside(1, deadline, work)
-    }
-
-    /// As [`run`](Self::run), but refuses only when `limit` closures hang still.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    pub fn run_beside<T, F>(&self, limit: usize, deadline: Duration, work: F) -> Result<T, Hung>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Arc<Trace>) -> T + Send + 'static,
-    {
-        self.admit(limit)?;
+        self.admit(1)?;
         // Without a buffer: a result that comes too late is dropped by the thread that has it.
         let (sender, receiver) = mpsc::sync_channel(0);
         let job = Job::start(move |trace| {
