@@ -288,6 +288,8 @@ fn mig_shares() {
         [share(2, 3), share(3, 2), share(9, 1), share(10, 1)]
     );
     assert_eq!(gpus[1].mig_shares, []);
+    // MIG is off there, and that is all that it is asked.
+    assert_eq!(fake.count("nvmlDeviceGetMaxMigDeviceCount"), 1);
     assert_eq!(gpus[0].notes, []);
     // A MIG device that does not say has no share, this time.
     let call = "nvmlDeviceGetAttributes";

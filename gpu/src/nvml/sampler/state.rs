@@ -294,11 +294,6 @@ impl<K> Inner<K> {
         }
     }
 
-    /// The GPU that a thread was left alone in has answered after all.
-    fn ask_again(&mut self, number: u64) {
-        self.hanging.retain(|(of, _)| *of != number);
-    }
-
     /// The poll that the caller waited for was left alone, and there is no time for another.
     fn out_of_time(&self, start: Instant) -> Hung {
         match self.hanging.last() {
@@ -371,7 +366,6 @@ impl<K: 'static> Turn<K> {
             });
         }
         if !inner.is_turn(self.number) {
-            inner.ask_again(self.number);
             return Some(open);
         }
         inner.outcome = Some((self.number, Ok(())));
@@ -396,7 +390,8 @@ impl<K: 'static> Turn<K> {
 impl<K: 'static> Drop for Turn<K> {
     fn drop(&mut self) {
         let mut inner = lock(&self.state.inner);
-        inner.ask_again(self.number);
+        // The GPU that it was left alone in has answered after all.
+        inner.hanging.retain(|(of, _)| *of != self.number);
         if inner.is_turn(self.number)
             && let Some(running) = inner.running.take()
         {
