@@ -12,6 +12,7 @@ pub mod error;
 mod sampler;
 mod session;
 mod symbols;
+mod trace;
 mod worker;
 
 pub use discover::{DiscoverError, DiscoverOptions, discover};
@@ -21,4 +22,5 @@ pub use sampler::{
 };
 pub use session::{Clock, Device, Memory, MigMode, ProcessMemory, ProcessUtilization, Session};
 pub use symbols::{Call, Symbols};
-pub use worker::{Hung, Trace, Worker, bounded, reset};
+pub use trace::Trace;
+pub use worker::{Hung, Worker, bounded, reset};

@@ -11,7 +11,8 @@ use crate::model::{DeviceFault, FaultKind, Note};
 use crate::nvml::discover::{fault, note};
 use crate::nvml::error::{Error, code};
 use crate::nvml::session::{Device, Handle, ProcessMemory, ProcessUtilization, Session};
-use crate::nvml::worker::{Hung, Trace};
+use crate::nvml::trace::Trace;
+use crate::nvml::worker::Hung;
 use crate::pci::PciAddress;
 
 /// NVML initialised, and what does not change while it is.

@@ -11,7 +11,8 @@ use super::poll::Polled;
 use super::sample::{Sample, SampleError};
 use super::verdict::{Verdict, in_words, verdict};
 use crate::nvml::error::Error;
-use crate::nvml::worker::{Hung, Job, Trace, Worker, cannot_start, lock};
+use crate::nvml::trace::Trace;
+use crate::nvml::worker::{Hung, Job, Worker, cannot_start, lock};
 
 /// Threads that may be left alone before nothing more is asked.
 const MAX_STUCK: usize = 2;

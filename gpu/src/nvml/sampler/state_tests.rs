@@ -11,7 +11,8 @@ use super::sample::{Sample, SampleError};
 use super::state::{Ages, State};
 use crate::nvml::error::Error;
 use crate::nvml::symbols::Call;
-use crate::nvml::worker::{Hung, Trace, Worker};
+use crate::nvml::trace::Trace;
+use crate::nvml::worker::{Hung, Worker};
 
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(100);

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::nvml::worker::{Hung, Place};
+use crate::nvml::trace::Place;
+use crate::nvml::worker::Hung;
 
 /// A call that concerns no single GPU and has lasted so long is waited for no more: one that hangs
 /// for ever must not cost each of many callers its deadline.

@@ -247,7 +247,7 @@ impl<'s> Device<'s> {
         Ok(number)
     }
 
-    pub(super) fn malformed(&self, call: Call, what: &str) -> Error {
+    fn malformed(&self, call: Call, what: &str) -> Error {
         Error::Malformed {
             call: call.name(),
             device: self.index,

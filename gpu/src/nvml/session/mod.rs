@@ -14,7 +14,7 @@ use nvml_wrapper_sys::bindings::nvmlDevice_t;
 
 use super::error::{Error, code};
 use super::symbols::{Call, Symbols};
-use super::worker::Trace;
+use super::trace::Trace;
 use crate::pci::PciAddress;
 
 pub use clocks::Clock;
