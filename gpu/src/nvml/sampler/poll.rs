@@ -20,17 +20,8 @@ pub(super) struct Open {
     session: Session,
     since: Instant,
     /// One entry per NVML index; a GPU that could not be identified is tried again at each poll.
-    gpus: Vec<Slot>,
+    gpus: Vec<Result<Known, DeviceFault>>,
     buffers: Buffers,
-}
-
-/// An NVML index.
-enum Slot {
-    /// Not asked for yet in this session.
-    New,
-    /// It could not be identified.
-    Failed,
-    Known(Box<Known>),
 }
 
 struct Known {
@@ -78,17 +69,17 @@ pub(super) fn poll(
     hanging: &[Hung],
     trace: &Arc<Trace>,
 ) -> Result<Polled<Open>, Error> {
+    let mut health = Health::Good;
     let mut open = match open {
         Some(mut open) => {
             open.session.set_trace(trace);
+            open.identify_again(hanging, &mut health);
             open
         }
-        None => Open::new(options, trace)?,
+        None => Open::new(options, hanging, trace, &mut health)?,
     };
-    let mut health = Health::Good;
-    let faults = open.identify(hanging, &mut health);
     let (at, wall) = (Instant::now(), SystemTime::now());
-    let gpus = open.read(options.want, faults, at, &mut health);
+    let gpus = open.read(options.want, at, &mut health);
     Ok(Polled {
         sample: Sample { at, wall, gpus },
         keep: options.keep_open && health.keeps(open.since.elapsed()),
@@ -97,13 +88,20 @@ pub(super) fn poll(
 }
 
 impl Open {
-    fn new(options: &SamplerOptions, trace: &Arc<Trace>) -> Result<Self, Error> {
+    fn new(
+        options: &SamplerOptions,
+        hanging: &[Hung],
+        trace: &Arc<Trace>,
+        health: &mut Health,
+    ) -> Result<Self, Error> {
         let session = Session::open(options.library.as_deref(), trace)?;
-        let count = session.device_count()?;
+        let gpus = (0..session.device_count()?)
+            .map(|index| find(&session, index, hanging, health))
+            .collect();
         Ok(Self {
             session,
             since: Instant::now(),
-            gpus: (0..count).map(|_| Slot::New).collect(),
+            gpus,
             buffers: Buffers::default(),
         })
     }
@@ -113,42 +111,23 @@ impl Open {
         self.session.set_trace(trace);
     }
 
-    /// Finds out who the GPUs are that are not known yet. One entry per NVML index: why the GPU
-    /// cannot be read.
-    fn identify(&mut self, hanging: &[Hung], health: &mut Health) -> Vec<Option<DeviceFault>> {
-        let mut faults = Vec::with_capacity(self.gpus.len());
-        for (slot, index) in self.gpus.iter_mut().zip(0u32..) {
-            if let Some(hung) = hanging.iter().find(|hung| hung.device == Some(index)) {
-                faults.push(Some(hangs(index, hung)));
+    /// Finds the GPUs that have not been found yet.
+    fn identify_again(&mut self, hanging: &[Hung], health: &mut Health) {
+        for (gpu, index) in self.gpus.iter_mut().zip(0u32..) {
+            let Err(before) = gpu else {
                 continue;
+            };
+            let failed = !matches!(before.kind, FaultKind::Hung(_));
+            *gpu = find(&self.session, index, hanging, health);
+            if failed && gpu.is_err() {
+                *health = (*health).max(Health::Doubtful);
             }
-            if let Slot::Known(_) = slot {
-                faults.push(None);
-                continue;
-            }
-            faults.push(match identify(&self.session, index) {
-                Ok(known) => {
-                    *slot = Slot::Known(Box::new(known));
-                    None
-                }
-                Err(error) => {
-                    *health = (*health).max(means(&error));
-                    if let Slot::Failed = slot {
-                        *health = (*health).max(Health::Doubtful);
-                    }
-                    *slot = Slot::Failed;
-                    Some(fault(index, &error, None, None))
-                }
-            });
         }
-        faults
     }
 
-    /// Reads the GPUs that have no fault.
     fn read(
         &mut self,
         want: Want,
-        faults: Vec<Option<DeviceFault>>,
         now: Instant,
         health: &mut Health,
     ) -> Vec<Result<GpuSample, DeviceFault>> {
@@ -159,20 +138,32 @@ impl Open {
             ..
         } = self;
         gpus.iter_mut()
-            .zip(faults)
-            .filter_map(|(slot, fault)| match (slot, fault) {
-                (_, Some(fault)) => Some(Err(fault)),
-                (Slot::Known(known), None) => {
-                    Some(known.read(session, want, buffers, now).map_err(|error| {
-                        *health = (*health).max(means(&error));
-                        known.fault(&error)
-                    }))
-                }
-                // `identify` leaves no such slot without a fault.
-                (Slot::New | Slot::Failed, None) => None,
+            .map(|gpu| {
+                let known = gpu.as_mut().map_err(|fault| fault.clone())?;
+                known.read(session, want, buffers, now).map_err(|error| {
+                    *health = (*health).max(means(&error));
+                    known.fault(&error)
+                })
             })
             .collect()
     }
+}
+
+/// Who the GPU of an NVML index is, unless it hangs. (One that hangs has never been found in this
+/// session: the thread that hangs has the session in which it was.)
+fn find(
+    session: &Session,
+    index: u32,
+    hanging: &[Hung],
+    health: &mut Health,
+) -> Result<Known, DeviceFault> {
+    if let Some(hung) = hanging.iter().find(|hung| hung.device == Some(index)) {
+        return Err(hangs(index, hung));
+    }
+    identify(session, index).map_err(|error| {
+        *health = (*health).max(means(&error));
+        fault(index, &error, None, None)
+    })
 }
 
 /// What a GPU's error says about the session.
