@@ -1,117 +1,14 @@
-//! Discovery and sampling against the fake NVML library (tests/fake-nvml).
+//! Discovery and single calls against the fake NVML library (tests/fake-nvml).
+
+mod support;
 
 use std::fs;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpu::nvml::{
-    Clock, DiscoverError, DiscoverOptions, SampleError, Sampler, SamplerOptions, Session, Trace,
-    Want, Worker, discover,
-};
+use gpu::nvml::{Clock, DiscoverError, DiscoverOptions, Worker, discover};
 use gpu::type_name::{MigNaming, gres_type, mig_files, mig_gres_type, mig_unique_id};
-use gpu::{FaultKind, Inventory, MigState, RemoteEnd, links};
-
-const LONG: Duration = Duration::from_secs(30);
-const SHORT: Duration = Duration::from_millis(300);
-
-/// A copy of the fake library with a scenario beside it.
-struct Fake {
-    folder: tempfile::TempDir,
-}
-
-/// The fake library: where `SGPU_FAKE_NVML_DIR` says, else where cargo put it for this test.
-fn library() -> PathBuf {
-    let named = std::env::var_os("SGPU_FAKE_NVML_DIR")
-        .map(|folder| PathBuf::from(folder).join("libnvidia-ml.so.1"));
-    let test = std::env::current_exe().unwrap();
-    let beside = test
-        .ancestors()
-        .skip(1)
-        .take(2)
-        .map(|folder| folder.join("libfake_nvml.so"));
-    named
-        .into_iter()
-        .chain(beside)
-        .find(|path| path.exists())
-        .unwrap_or_else(|| {
-            panic!(
-                "no fake NVML library: run `cargo build -p fake-nvml` first, or set \
-             SGPU_FAKE_NVML_DIR to the folder that has its libnvidia-ml.so.1"
-            )
-        })
-}
-
-impl Fake {
-    fn new(scenario: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        fs::copy(library(), folder.path().join("libnvidia-ml.so.1")).unwrap();
-        let fake = Self { folder };
-        fake.play(scenario);
-        fake
-    }
-
-    /// Changes the scenario.
-    fn play(&self, scenario: &str) {
-        let calls = self.path("calls");
-        let text = format!(
-            "count_calls = {:?}\n{scenario}",
-            calls.display().to_string()
-        );
-        let new = self.path("new.toml");
-        fs::write(&new, text).unwrap();
-        fs::rename(new, self.path("scenario.toml")).unwrap();
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn library(&self) -> PathBuf {
-        self.path("libnvidia-ml.so.1")
-    }
-
-    /// How often a call was made.
-    fn count(&self, call: &str) -> usize {
-        let calls = fs::read_to_string(self.path("calls")).unwrap_or_default();
-        calls
-            .lines()
-            .filter(|line| line.split(' ').nth(1) == Some(call))
-            .count()
-    }
-
-    fn options(&self) -> DiscoverOptions {
-        DiscoverOptions {
-            library: Some(self.library()),
-            proc: self.path("proc"),
-            sys: self.path("sys"),
-            ..DiscoverOptions::default()
-        }
-    }
-
-    fn discover(&self) -> Inventory {
-        discover(&Worker::new(), &self.options()).unwrap()
-    }
-
-    fn sampler(&self, min_age: Duration, keep_open: bool) -> Sampler {
-        Sampler::new(SamplerOptions {
-            library: Some(self.library()),
-            want: Want {
-                energy: true,
-                processes: true,
-                utilization: true,
-            },
-            min_age,
-            keep_open,
-        })
-    }
-
-    fn session(&self) -> Session {
-        Session::open(Some(&self.library()), &Arc::new(Trace::default())).unwrap()
-    }
-}
-
-const H100: &str = "board = \"8xh100-sxm5\"\n";
+use gpu::{FaultKind, MigState, RemoteEnd, links};
+use support::{Fake, H100, LONG, SHORT, hang};
 
 #[test]
 fn eight_h100() {
@@ -279,10 +176,6 @@ fn no_driver() {
     );
 }
 
-fn hang(call: &str, device: u32) -> String {
-    format!("[[fault]]\ncall = \"{call}\"\ndevice = {device}\nmode = \"hang\"\n")
-}
-
 #[test]
 fn a_gpu_that_hangs_is_named() {
     let fake = Fake::new(&format!("{H100}{}", hang("nvmlDeviceGetName", 3)));
@@ -350,96 +243,6 @@ fn init_that_hangs() {
         other => panic!("{other:?}"),
     }
     fake.play(H100);
-}
-
-const TWO_PROCESSES: &str = "\
-    [[device]]\nindex = 0\nenergy_mj = 123456\n\
-    [[process]]\ndevice = 0\npid = 4001\ngpu_memory_mib = 300\nsm_util = 40\n\
-    [[process]]\ndevice = 0\npid = 4001\ngpu_memory_mib = 300\nkind = \"graphics\"\n\
-    [[process]]\ndevice = 1\npid = 4002\ngpu_memory_mib = 20\n";
-
-#[test]
-fn samples() {
-    let fake = Fake::new(&format!("{H100}{TWO_PROCESSES}"));
-    let sample = fake.sampler(Duration::ZERO, false).sample(LONG).unwrap();
-    let gpu = |index: usize| sample.gpus[index].as_ref().unwrap();
-    assert_eq!(gpu(0).energy_mj, Some(123_456));
-    assert!(gpu(0).power_mw.is_some());
-    assert_eq!(gpu(0).processes.len(), 1);
-    assert_eq!(gpu(0).processes[0].pid, 4001);
-    // In both lists, counted once.
-    assert_eq!(gpu(0).processes[0].memory_bytes, Some(300 << 20));
-    assert_eq!(gpu(1).processes[0].memory_bytes, Some(20 << 20));
-    assert_eq!((gpu(2).processes.len(), gpu(2).minor), (0, Some(2)));
-}
-
-#[test]
-fn each_gpu_is_read_once_per_poll() {
-    let fake = Fake::new(&format!("{H100}{TWO_PROCESSES}"));
-    let sampler = fake.sampler(LONG, true);
-    std::thread::scope(|scope| {
-        for _ in 0..16 {
-            scope.spawn(|| sampler.sample(LONG).unwrap());
-        }
-    });
-    assert_eq!(fake.count("nvmlInit_v2"), 1);
-    assert_eq!(fake.count("nvmlDeviceGetTotalEnergyConsumption"), 8);
-    assert_eq!(fake.count("nvmlShutdown"), 0);
-    sampler.release(LONG).unwrap();
-    assert_eq!(fake.count("nvmlShutdown"), 1);
-}
-
-#[test]
-fn nvml_is_open_only_while_it_is_to_be() {
-    let fake = Fake::new(H100);
-    let kept = fake.sampler(Duration::ZERO, true);
-    kept.sample(LONG).unwrap();
-    kept.sample(LONG).unwrap();
-    assert_eq!(
-        (fake.count("nvmlInit_v2"), fake.count("nvmlShutdown")),
-        (1, 0)
-    );
-    kept.release(LONG).unwrap();
-    let closed = fake.sampler(Duration::ZERO, false);
-    closed.sample(LONG).unwrap();
-    closed.sample(LONG).unwrap();
-    assert_eq!(
-        (fake.count("nvmlInit_v2"), fake.count("nvmlShutdown")),
-        (3, 3)
-    );
-}
-
-#[test]
-fn sampling_survives_a_gpu_that_hangs() {
-    let fake = Fake::new(&format!("{H100}{}", hang("nvmlDeviceGetPowerUsage", 3)));
-    let sampler = fake.sampler(Duration::ZERO, true);
-    match sampler.sample(SHORT) {
-        Err(SampleError::Hung(hung)) => {
-            assert_eq!(
-                (hung.call, hung.device),
-                ("nvmlDeviceGetPowerUsage", Some(3))
-            );
-        }
-        other => panic!("{other:?}"),
-    }
-    let sample = sampler.sample(LONG).unwrap();
-    assert_eq!(sample.gpus.iter().flatten().count(), 7);
-    assert!(matches!(
-        sample.gpus[3].as_ref().unwrap_err().kind,
-        FaultKind::Hung(_)
-    ));
-    assert!(sampler.release(LONG).is_err());
-    fake.play(H100);
-    let start = Instant::now();
-    while sampler.wedged().is_some() {
-        assert!(start.elapsed() < LONG, "the call has not returned");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert_eq!(
-        sampler.sample(LONG).unwrap().gpus.iter().flatten().count(),
-        8
-    );
-    sampler.release(LONG).unwrap();
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::error::Error;
 use super::session::{Device, Session};
-use super::worker::{Hung, Job, Trace, Worker, cannot_start};
+use super::trace::Trace;
+use super::worker::{Hung, Job, Worker, cannot_start};
 use crate::mig_minors::MigMinors;
 use crate::model::{
     DeviceFault, FaultKind, Gpu, Inventory, MigInstance, MigState, Note, RemoteEnd,

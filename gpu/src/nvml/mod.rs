@@ -12,11 +12,15 @@ pub mod error;
 mod sampler;
 mod session;
 mod symbols;
+mod trace;
 mod worker;
 
 pub use discover::{DiscoverError, DiscoverOptions, discover};
 pub use error::{Error, code_words};
-pub use sampler::{GpuSample, ProcessUsage, Sample, SampleError, Sampler, SamplerOptions, Want};
+pub use sampler::{
+    GpuSample, MigShare, ProcessUsage, Sample, SampleError, Sampler, SamplerOptions, Want,
+};
 pub use session::{Clock, Device, Memory, MigMode, ProcessMemory, ProcessUtilization, Session};
 pub use symbols::{Call, Symbols};
-pub use worker::{Hung, Trace, Worker, bounded, reset};
+pub use trace::Trace;
+pub use worker::{Hung, Worker, bounded, reset};

@@ -10,63 +10,12 @@
 //! while a thread hangs, its code and statics stay: `reset` makes them as new.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::symbols::Call;
-
-/// Where a thread is within NVML, for others to read.
-#[derive(Debug)]
-pub struct Trace {
-    /// 0: nowhere; else 1 + the call.
-    call: AtomicUsize,
-    /// `u32::MAX`: no GPU.
-    device: AtomicU32,
-}
-
-impl Default for Trace {
-    fn default() -> Self {
-        Self {
-            call: AtomicUsize::new(0),
-            device: AtomicU32::new(u32::MAX),
-        }
-    }
-}
-
-impl Trace {
-    /// Notes that a call begins.
-    pub(crate) fn enter(&self, call: Call, device: Option<u32>) {
-        self.device
-            .store(device.unwrap_or(u32::MAX), Ordering::Relaxed);
-        self.call
-            .store((call as usize).saturating_add(1), Ordering::Release);
-    }
-
-    /// Notes that the library is about to be opened.
-    pub(crate) fn enter_load(&self) {
-        self.device.store(u32::MAX, Ordering::Relaxed);
-        self.call.store(usize::MAX, Ordering::Release);
-    }
-
-    /// Notes that it ended.
-    pub(crate) fn leave(&self) {
-        self.call.store(0, Ordering::Release);
-    }
-
-    /// The call and GPU that the thread is at; `None` when it is in no call.
-    #[must_use]
-    pub fn now(&self) -> Option<(&'static str, Option<u32>)> {
-        let call = self.call.load(Ordering::Acquire);
-        if call == usize::MAX {
-            return Some(("dlopen", None));
-        }
-        let call = Call::from_number(call.checked_sub(1)?)?;
-        let device = self.device.load(Ordering::Relaxed);
-        Some((call.name(), (device != u32::MAX).then_some(device)))
-    }
-}
+use super::trace::Trace;
 
 /// A call that did not return in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,6 +91,11 @@ impl Job {
     /// Waits for a thread that has nothing left to do, so that its code may be unmapped after.
     pub(crate) fn join(self) {
         let _ = self.thread.join();
+    }
+
+    /// For how long it has been at work.
+    pub(crate) fn age(&self) -> Duration {
+        self.since.elapsed()
     }
 
     fn hung(&self, fresh: bool) -> Hung {
@@ -249,7 +203,8 @@ struct Running<T> {
 
 impl<T: Send + 'static> Running<T> {
     fn start(work: impl FnOnce(&Arc<Trace>) -> T + Send + 'static) -> Result<Self, Hung> {
-        let (sender, outcome) = mpsc::sync_channel(1);
+        // Without a buffer: a result that comes too late is dropped by the thread that has it.
+        let (sender, outcome) = mpsc::sync_channel(0);
         let job = Job::start(move |trace| {
             let _ = sender.send(work(trace));
         })
@@ -309,19 +264,7 @@ impl Worker {
         T: Send + 'static,
         F: FnOnce(&Arc<Trace>) -> T + Send + 'static,
     {
-        self.run_beside(1, deadline, work)
-    }
-
-    /// As [`run`](Self::run), but refuses only when `limit` closures hang still.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    pub fn run_beside<T, F>(&self, limit: usize, deadline: Duration, work: F) -> Result<T, Hung>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Arc<Trace>) -> T + Send + 'static,
-    {
-        self.admit(limit)?;
+        self.admit(1)?;
         Running::start(work)?.finish(self, deadline)
     }
 
@@ -423,6 +366,7 @@ pub fn reset() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nvml::symbols::Call;
 
     const LONG: Duration = Duration::from_secs(20);
     const SHORT: Duration = Duration::from_millis(50);
@@ -457,7 +401,7 @@ mod tests {
             ("nvmlDeviceGetName", Some(3), false)
         );
         assert!(again.waited >= SHORT);
-        assert_eq!(worker.run_beside(2, LONG, |_| 1), Ok(1));
+        assert_eq!(worker.admit(2), Ok(()));
         release.send(()).unwrap();
         let start = Instant::now();
         while worker.wedged().is_some() && start.elapsed() < LONG {
@@ -487,6 +431,24 @@ mod tests {
         assert!(outcomes[1].as_ref().unwrap_err().fresh);
         assert!(worker.wedged().is_some());
         drop(release);
+    }
+
+    #[test]
+    fn a_late_result_is_dropped_on_its_thread() {
+        struct Tells(mpsc::Sender<thread::ThreadId>);
+        impl Drop for Tells {
+            fn drop(&mut self) {
+                let _ = self.0.send(thread::current().id());
+            }
+        }
+        let worker = Worker::new();
+        let (sender, dropped) = mpsc::channel();
+        let late = worker.run(SHORT, move |_| {
+            thread::sleep(SHORT * 4);
+            Tells(sender)
+        });
+        assert!(late.is_err());
+        assert_ne!(dropped.recv_timeout(LONG).unwrap(), thread::current().id());
     }
 
     #[test]
