@@ -228,7 +228,9 @@ fn an_nvml_that_starts_slowly_costs_a_step_seconds_only() {
         let mut scenario = board("8xh100-sxm5", 8);
         scenario.init_latency_us = Some(2_500_000);
         let cluster = metered(release, &scenario, "gpu:8")
-            .allow_log("GPU energy counters are not read")
+            .allow_log(
+                "GPU energy counters are not read|GPU usage of the step's processes is not known",
+            )
             .start()
             .unwrap();
         let script = "#!/bin/sh\n#SBATCH --gres=gpu:1\nsrun sleep 15\nsleep 1\n";
