@@ -342,3 +342,109 @@ fn a_slurmd_that_goes_to_the_background_publishes_the_map_too() {
         cluster.stop().unwrap();
     });
 }
+
+/// The map of a node as it is now.
+fn map_file(cluster: &Cluster) -> std::path::PathBuf {
+    cluster
+        .path(&cluster.nodes()[0], gpu::index_map::DEFAULT_PATH)
+        .unwrap()
+}
+
+/// 22.05 lists its GPUs before it goes to the background, and once more at each reconfiguration.
+#[test]
+fn a_reconfiguration_publishes_the_map_anew() {
+    on_both(|release| {
+        for forks in [false, true] {
+            let cluster = with(&eight(), release, 8)
+                .slurmd_forks(forks)
+                .start()
+                .unwrap();
+            assert_eq!(map(&cluster).entries.len(), 8);
+            std::fs::remove_file(map_file(&cluster)).unwrap();
+            cluster.reconfigure().unwrap();
+            assert_eq!(map(&cluster).entries.len(), 8);
+            runs(&cluster, 8);
+            // An internal fault at slurmd's end would be an error in its log, and fail here.
+            cluster.stop().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_map_that_may_be_wrong_is_withdrawn() {
+    on_both(|release| {
+        let mut scenario = eight();
+        let cluster = with(&scenario, release, 8)
+            .allow_log("Discarding the following config-only GPU|error:     GRES.gpu.")
+            .allow_log("_slurm_rpc_node_registration node=.*: Invalid argument")
+            .allow_log(
+                "gres/gpu count reported lower than configured|Setting node .* state to INVAL",
+            )
+            .start()
+            .unwrap();
+        assert_eq!(map(&cluster).entries.len(), 8);
+        let node = cluster.nodes()[0].clone();
+        scenario.init_error = Some(Status::DRIVER_NOT_LOADED);
+        cluster.set_scenario(&node, &scenario).unwrap();
+        cluster.restart_slurmd(&node).unwrap();
+        cluster
+            .wait_until("no map", Duration::from_secs(10), || {
+                if map_file(&cluster).exists() {
+                    Err("the map of before".to_owned())
+                } else {
+                    Ok(())
+                }
+            })
+            .unwrap();
+        cluster.stop().unwrap();
+    });
+}
+
+#[test]
+fn a_hang_in_one_gpus_clocks_keeps_no_other_gpu_from_its_own() {
+    on_both(|release| {
+        let mut scenario = eight();
+        for call in [
+            "nvmlDeviceSetApplicationsClocks",
+            "nvmlDeviceResetApplicationsClocks",
+        ] {
+            scenario.fault.push(Fault {
+                device: Some(0),
+                ..Fault::hang(call)
+            });
+        }
+        let cluster = with(&scenario, release, 8).start().unwrap();
+        let node = cluster.nodes()[0].clone();
+        assert_eq!(map(&cluster).entries.len(), 8);
+        let state = || {
+            let path = cluster
+                .path(&node, "/opt/fake-nvml/scenario.toml.state")
+                .unwrap();
+            std::fs::read_to_string(path).unwrap_or_default()
+        };
+        let said = cluster
+            .command("srun")
+            .args(["--gres=gpu:3", "--gpu-freq=low", "sh", "-c"])
+            .args(["cat /opt/fake-nvml/scenario.toml.state"])
+            .timeout(Duration::from_secs(90))
+            .run()
+            .unwrap()
+            .ok()
+            .unwrap();
+        assert!(said.stderr.contains("Set 2/3 total GPUs"), "{said}");
+        let changed = said.stdout.matches("graphics").count();
+        assert_eq!(changed, 2, "{said}");
+        assert_eq!(
+            state().matches("graphics").count(),
+            0,
+            "the others go back: {}",
+            state()
+        );
+        let log = log(&cluster);
+        assert!(
+            log.contains("nvmlDeviceSetApplicationsClocks has not returned"),
+            "{log}"
+        );
+        cluster.stop().unwrap();
+    });
+}

@@ -24,8 +24,13 @@ fn scenario() -> Scenario {
 const TRAIN: &str = "cp /bin/sleep /tmp/sgpu-train && /tmp/sgpu-train 12";
 
 fn usage(tres: &str) -> sacct::Row {
+    usage_of(scenario(), tres)
+}
+
+fn usage_of(scenario: Scenario, tres: &str) -> sacct::Row {
     let cluster = Cluster::builder(Release::Slurm24_11)
-        .scenario(scenario())
+        .scenario(scenario)
+        .allow_log("GPU usage of the step's processes is not known: nvmlInit")
         .plugins(Plugins::Ours)
         .gres_conf("AutoDetect=nvml")
         .node_gres("gpu:8")
@@ -61,6 +66,22 @@ fn memory_and_utilisation_reach_slurmdbd() {
     assert_eq!(
         row.usage.get("gres/gpuutil").map(String::as_str),
         Some("81"),
+        "{row:?}"
+    );
+}
+
+/// NVML is opened anew at each poll, which waits for a second only: what comes too late counts at the next.
+#[test]
+fn an_nvml_that_starts_slowly_is_a_poll_late() {
+    if !suites::is_under_test(Release::Slurm24_11) {
+        return;
+    }
+    let mut scenario = scenario();
+    scenario.init_latency_us = Some(1_500_000);
+    let row = usage_of(scenario, "gres/gpu,gres/gpumem,gres/gpuutil");
+    assert_eq!(
+        row.usage.get("gres/gpumem").map(String::as_str),
+        Some("42345M"),
         "{row:?}"
     );
 }
