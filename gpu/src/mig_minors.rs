@@ -91,6 +91,19 @@ impl MigMinors {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(text in "(gpu|gi|ci|/|access| |[0-9]|\n|.){0,60}") {
+            let minors = MigMinors::parse(&text);
+            for (place, minor) in &minors.found {
+                let MigPlace { gpu_minor, gpu_instance_id, compute_instance_id } = *place;
+                prop_assert!(minors.get(gpu_minor, gpu_instance_id, compute_instance_id).is_some());
+                prop_assert!(minors.place_of(*minor).is_some());
+            }
+        }
+    }
 
     #[test]
     fn the_table() {
