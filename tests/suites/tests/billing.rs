@@ -115,6 +115,43 @@ fn a_batch_script_pays_for_what_its_steps_do_not() {
     });
 }
 
+/// What SlurmDBD has of a job that a user works in.
+fn talk(cluster: &Cluster) -> Vec<Row> {
+    // salloc takes its commands from a terminal, which script makes.
+    let salloc = "(echo 'sleep 5; srun sleep 8; sleep 3; exit'; sleep 25) | \
+                  script -qec 'salloc --gres=gpu:2 -J talk' /dev/null";
+    loop {
+        let mut talk = cluster.command("sh").args(["-c", salloc]).spawn().unwrap();
+        let id = suites::jobs::wait_running(cluster, "talk");
+        let rows = ended(cluster, id);
+        talk.wait().unwrap();
+        // Where the job's end overtakes the step's, Slurm drops all of the step's figures.
+        if !sacct::step(&rows, "interactive").usage.is_empty() {
+            return rows;
+        }
+        eprintln!("Slurm dropped the figures of job {id}; once more");
+    }
+}
+
+#[test]
+fn an_interactive_step_pays_for_what_its_steps_do_not() {
+    on_both(|release| {
+        let cluster = metered(release, &board("8xh100-sxm5", 8), "gpu:8")
+            .slurm_conf_extra("LaunchParameters=use_interactive_step")
+            .allow_log("SLURM_PTY_WIN_(COL|ROW) env var not set")
+            .start()
+            .unwrap();
+        let rows = talk(&cluster);
+        let both = watts(0) + watts(1);
+        let (shell, step) = (sacct::step(&rows, "interactive"), sacct::step(&rows, "0"));
+        assert_joules(&step, both);
+        let alone = (shell.end_unix - shell.start_unix) - (step.end_unix - step.start_unix);
+        assert!(alone > 7.0, "{rows:?}");
+        assert_joules_of(&shell, both, alone);
+        cluster.stop().unwrap();
+    });
+}
+
 #[test]
 fn a_step_with_gpus_of_two_types_pays_for_both() {
     on_both(|release| {
