@@ -39,7 +39,7 @@ Examples:
 For your own tree the daemons' public headers are looked for in SLURM_INCLUDE, then in a root of
 that version, then in /usr/include; a version that differs from the tree's stops the build.")]
 pub(crate) struct Args {
-    /// A Slurm release, may be repeated [default: 22.05 and 24.11]
+    /// A Slurm release or its root's full version, may be repeated [default: 22.05 and 24.11]
     #[arg(long, value_name = "RELEASE", value_parser = release::parser(), num_args = 1..)]
     slurm: Vec<&'static Release>,
     /// Build for this Slurm source tree (it has META in it)
@@ -116,10 +116,12 @@ impl Target {
     pub(crate) fn of(ready: &Ready) -> Result<Self> {
         let Some(tree) = ready.tree.clone() else {
             bail!(
-                "the source of Slurm {} is not to be had from the archives, and plugins over \
-                 internal headers cannot be built without it. With a source tree of that version: \
+                "no plugins for Slurm {}: its source is not to be had from Debian's archives, and \
+                 plugins over internal headers cannot be built without it. Setup and the tests of the \
+                 harness work with {}. With a source tree of that version: \
                  cargo xtask build --slurm-src <folder with META>",
-                ready.root.slurm
+                ready.root.slurm,
+                ready.release.name
             );
         };
         Self {

@@ -23,7 +23,7 @@ use crate::version::Version;
 /// (file dates are SOURCE_DATE_EPOCH, or the last commit's).
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// A Slurm release, may be repeated [default: 22.05 and 24.11]
+    /// A Slurm release or its root's full version, may be repeated [default: 22.05 and 24.11]
     #[arg(long, value_name = "RELEASE", value_parser = release::parser(), num_args = 1..)]
     slurm: Vec<&'static Release>,
 }
