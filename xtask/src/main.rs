@@ -19,6 +19,7 @@ mod hostpkgs;
 mod interrupt;
 mod lint;
 mod lock;
+mod matching;
 mod oracle;
 mod os;
 mod paths;

@@ -47,7 +47,7 @@ fn usage(tres: &str) -> sacct::Row {
 }
 
 #[test]
-fn memory_and_utilisation_reach_slurmdbd() {
+fn memory_and_utilisation_reach_slurmdbd_24_11() {
     if !suites::is_under_test(Release::Slurm24_11) {
         return;
     }
@@ -66,7 +66,7 @@ fn memory_and_utilisation_reach_slurmdbd() {
 }
 
 #[test]
-fn either_may_be_tracked_alone() {
+fn either_may_be_tracked_alone_24_11() {
     if !suites::is_under_test(Release::Slurm24_11) {
         return;
     }
