@@ -39,7 +39,9 @@ pub(crate) fn main(args: &Args) -> Result<()> {
             "--",
             "--slurm",
             args.slurm.name,
+            "--lifeline",
         ])
+        .lifeline()
         .env("SGPU_CACHE", &paths.cache)
         .env("SGPU_DIST", paths.dist());
     let status = demo.run_shown()?;

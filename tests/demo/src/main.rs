@@ -21,16 +21,31 @@ struct Arguments {
     /// The Slurm release, 22.05 or 24.11.
     #[arg(long, default_value = "24.11")]
     slurm: String,
+    /// End when standard input does: whoever started the demo holds its other end.
+    #[arg(long, hide = true)]
+    lifeline: bool,
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
+    let arguments = Arguments::parse();
+    if arguments.lifeline {
+        std::thread::spawn(end_with_input);
+    }
+    match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("\nerror: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Ends the program with its standard input. The cluster ends with us: the harness sees to that however
+/// a program ends.
+fn end_with_input() {
+    let _read = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+    eprintln!("\nwho started the demo is gone: it ends");
+    std::process::exit(130);
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
