@@ -97,7 +97,7 @@ struct Selected {
 
 /// The packages of tests on daemons. The suites are about plugins.
 fn daemon_folders(releases: &[&Release]) -> Vec<String> {
-    let mut folders = vec!["tests/harness".to_owned()];
+    let mut folders = vec!["tests/harness".to_owned(), "tests/demo".to_owned()];
     if have_plugins(releases) {
         folders.push("tests/suites".to_owned());
     }
@@ -118,8 +118,8 @@ fn is_suite(paths: &Paths, name: &str) -> bool {
 
 impl Selected {
     fn all(args: &Args, releases: &[&Release]) -> Self {
-        let packages = ["-p", "harness", "-p", "suites"].map(str::to_owned);
-        let count = if have_plugins(releases) { 4 } else { 2 };
+        let packages = ["-p", "harness", "-p", "demo", "-p", "suites"].map(str::to_owned);
+        let count = if have_plugins(releases) { 6 } else { 4 };
         let daemons = packages.into_iter().take(count).collect();
         Self {
             plain: vec![Vec::new()],
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(not_run(&[new]).len(), 1);
         assert!(not_run(&[new]).concat().contains("Slurm 22.05"));
         assert!(not_run(&[testing]).concat().contains("tests/suites"));
-        assert_eq!(daemon_folders(&[testing]), ["tests/harness"]);
+        assert_eq!(daemon_folders(&[testing]), ["tests/harness", "tests/demo"]);
     }
 
     #[test]
