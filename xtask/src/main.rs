@@ -17,6 +17,7 @@ mod elf;
 mod fsx;
 mod hostpkgs;
 mod interrupt;
+mod links;
 mod lint;
 mod lock;
 mod matching;
