@@ -10,6 +10,7 @@
 mod apt;
 mod bench;
 mod build;
+mod cache_dir;
 mod clean;
 mod demo;
 mod dist;
