@@ -33,13 +33,17 @@ const RELRO: [&str; 2] = ["-C", "relro-level=partial"];
 Examples:
   cargo xtask build                                  for 22.05 and 24.11
   cargo xtask build --slurm 24.11 --debug
-  cargo xtask build --slurm-src ~/slurm-24.11.5      for a source tree of your own
+  cargo xtask build --slurm-src ~/slurm-24.11.5      for a source tree of your own (or SLURM_SRC=...)
   cargo xtask build --fake-nvml                      target/dist/fake-nvml/libnvidia-ml.so.1
 
 For your own tree the daemons' public headers are looked for in SLURM_INCLUDE, then in a root of
-that version, then in /usr/include; a version that differs from the tree's stops the build.")]
+that version, then in /usr/include; a version that differs from the tree's stops the build, and
+without any headers a warning says that nothing was compared.
+A tree that was not configured is configured under target/slurm/VERSION-own/, and stays as it is.
+Plugins go to target/dist/VERSION/ by the tree's own version, so they replace those that were built
+for the same version from other sources, and no others; a note says so.")]
 pub(crate) struct Args {
-    /// A Slurm release, may be repeated [default: 22.05 and 24.11]
+    /// A Slurm release or its root's full version, may be repeated [default: 22.05 and 24.11]
     #[arg(long, value_name = "RELEASE", value_parser = release::parser(), num_args = 1..)]
     slurm: Vec<&'static Release>,
     /// Build for this Slurm source tree (it has META in it)
@@ -58,6 +62,9 @@ pub(crate) struct Args {
     #[arg(long)]
     fake_nvml: bool,
 }
+
+/// Beside plugins: the source tree that they were built from.
+const BUILT_FROM: &str = ".built-from";
 
 /// What the plugins are built for.
 #[derive(Clone, Debug)]
@@ -116,10 +123,12 @@ impl Target {
     pub(crate) fn of(ready: &Ready) -> Result<Self> {
         let Some(tree) = ready.tree.clone() else {
             bail!(
-                "the source of Slurm {} is not to be had from the archives, and plugins over \
-                 internal headers cannot be built without it. With a source tree of that version: \
+                "no plugins for Slurm {}: its source is not to be had from Debian's archives, and \
+                 plugins over internal headers cannot be built without it. Setup and the tests of the \
+                 harness work with {}. With a source tree of that version: \
                  cargo xtask build --slurm-src <folder with META>",
-                ready.root.slurm
+                ready.root.slurm,
+                ready.release.name
             );
         };
         Self {
@@ -159,14 +168,20 @@ fn own_target(paths: &Paths, own: Own) -> Result<Target> {
     let progress = Progress::new(1, paths.logs());
     let step = progress.step("configure-own", format!("looking at Slurm {}", own.version));
     let tree = own.configured(paths, &step)?;
-    match &include {
-        Some(_) => step.done(),
-        None => step.done_with(
-            "no Slurm is installed here, so its version was not compared: see that the daemons \
-             run exactly this one",
-        ),
+    step.done();
+    if include.is_none() {
+        eprintln!("{}", not_compared(tree.version));
     }
     Target { tree, include }.checked()
+}
+
+/// What a person must know who builds where there are no daemons' headers.
+fn not_compared(version: Version) -> String {
+    format!(
+        "warning: no headers of the running daemons are known here, so their version was not compared: \
+         these plugins serve Slurm {version} exactly, and no other. SLURM_INCLUDE=<folder with \
+         slurm/slurm_version.h> names the headers"
+    )
 }
 
 fn public_headers(paths: &Paths, version: Version) -> Option<PathBuf> {
@@ -224,9 +239,33 @@ pub(crate) fn plugins_for(
     }
     cmd.run(&step)?;
     let dir = paths.dist().join(format!("{version}{suffix}"));
+    let earlier = fs::read_to_string(dir.join(BUILT_FROM)).ok();
     collect(&plugins, version, &out.join(profile(how.debug)), &dir)?;
+    fsx::write_atomic(&dir.join(BUILT_FROM), from_note(&target.tree))?;
     step.done();
+    if let Some(earlier) = earlier
+        && let Some(note) = replaced(&earlier, &target.tree)
+    {
+        eprintln!("note: in {} {note}", paths.short(&dir).display());
+    }
     Ok(dir)
+}
+
+/// Which tree plugins were built from, as kept beside them.
+fn from_note(tree: &Tree) -> String {
+    format!("{}\n", tree.src.display())
+}
+
+/// What to tell when plugins of one version were built from another tree before.
+fn replaced(earlier: &str, tree: &Tree) -> Option<String> {
+    (earlier != from_note(tree)).then(|| {
+        format!(
+            "the plugins built from {} are replaced by those from {}, both Slurm {}",
+            earlier.trim(),
+            tree.src.display(),
+            tree.version
+        )
+    })
 }
 
 /// cargo with the headers of a Slurm.
@@ -355,6 +394,27 @@ mod tests {
             ))
         );
         assert_eq!(merged(None, Some("-C relro-level=partial")), None);
+    }
+
+    #[test]
+    fn plugins_of_another_tree_are_not_replaced_in_silence() {
+        let tree = |src: &str| Tree {
+            src: src.into(),
+            build: "/build".into(),
+            version: Version::parse("24.11.5").unwrap(),
+        };
+        let note = from_note(&tree("/archive"));
+        assert_eq!(replaced(&note, &tree("/archive")), None);
+        let told = replaced(&note, &tree("/own")).unwrap();
+        for part in ["/archive", "/own", "24.11.5"] {
+            assert!(told.contains(part), "{part} is not in {told}");
+        }
+    }
+
+    #[test]
+    fn a_version_that_was_not_compared_is_a_warning() {
+        let told = not_compared(Version::parse("24.11.7").unwrap());
+        assert!(told.starts_with("warning: ") && told.contains("24.11.7"));
     }
 
     #[test]

@@ -19,13 +19,14 @@ Examples:
   cargo xtask demo
   cargo xtask demo --slurm 22.05")]
 pub(crate) struct Args {
-    /// The Slurm release
+    /// The Slurm release, or the full version of its Debian root
     #[arg(long, value_name = "RELEASE", value_parser = release::parser(), default_value = "24.11")]
     slurm: &'static Release,
 }
 
 /// Runs the command.
 pub(crate) fn main(args: &Args) -> Result<()> {
+    release::fully(args.slurm, "the demo")?;
     let paths = Paths::find()?;
     sudo::ready("to make clusters")?;
     prepare(&paths, &[args.slurm], &[false])?;
@@ -38,7 +39,9 @@ pub(crate) fn main(args: &Args) -> Result<()> {
             "--",
             "--slurm",
             args.slurm.name,
+            "--lifeline",
         ])
+        .lifeline()
         .env("SGPU_CACHE", &paths.cache)
         .env("SGPU_DIST", paths.dist());
     let status = demo.run_shown()?;

@@ -1,7 +1,7 @@
 //! `cargo xtask dist`: the tarballs of a release.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use flate2::{Compression, GzBuilder};
@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::build::{self, How, Target};
 use crate::fsx;
+use crate::links::{Moves, relink};
 use crate::paths::Paths;
 use crate::plugins;
 use crate::release::{self, Release};
@@ -18,12 +19,12 @@ use crate::version::Version;
 
 /// Build the release tarballs: target/dist/sgpu-VERSION-slurm-SLURM.tar.gz.
 ///
-/// One for each Slurm release, with the plugins, the licence, the README, and man pages and
+/// One for each Slurm release, with the plugins, the licence, the README, the docs, and man pages and
 /// completions where there are any; and SHA256SUMS over them. The same sources give the same bytes
 /// (file dates are SOURCE_DATE_EPOCH, or the last commit's).
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// A Slurm release, may be repeated [default: 22.05 and 24.11]
+    /// A Slurm release or its root's full version, may be repeated [default: 22.05 and 24.11]
     #[arg(long, value_name = "RELEASE", value_parser = release::parser(), num_args = 1..)]
     slurm: Vec<&'static Release>,
 }
@@ -53,7 +54,7 @@ pub(crate) fn main(args: &Args) -> Result<()> {
         let dir = build::plugins_for(&paths, target, How::default(), &progress)?;
         let step = progress.step("dist", format!("packing for Slurm {version}"));
         let name = format!("sgpu-{}-slurm-{version}", env!("CARGO_PKG_VERSION"));
-        let files = contents(&paths, version, &dir)?;
+        let files = contents(&paths.workspace, version, &dir)?;
         let bytes = pack(&name, &files, date)?;
         let file = format!("{name}.tar.gz");
         fsx::write_atomic(&paths.dist().join(&file), &bytes)?;
@@ -75,46 +76,63 @@ fn date(paths: &Paths) -> u64 {
         .unwrap_or(0)
 }
 
-/// A file of the tarball: its name in there, where it comes from, and its mode.
-type Entry = (String, PathBuf, u32);
+/// The docs' table of contents: of use to mdbook alone.
+const SUMMARY: &str = "SUMMARY.md";
+
+/// A file of the tarball: its name in there, its content and its mode.
+type Entry = (String, Vec<u8>, u32);
 
 /// Everything that goes in, in the order of names.
-fn contents(paths: &Paths, version: Version, plugins: &Path) -> Result<Vec<Entry>> {
-    let mut entries: Vec<Entry> = plugins::of(version)
-        .iter()
-        .map(|plugin| {
-            (
-                format!("lib/slurm/{}", plugin.file),
-                plugins.join(plugin.file),
-                0o755,
-            )
-        })
-        .collect();
-    for extra in EXTRA {
-        let from = paths.workspace.join(extra);
-        let name = extra.trim_start_matches("docs/");
-        add(&mut entries, name, &from)?;
+fn contents(workspace: &Path, version: Version, plugins: &Path) -> Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for plugin in plugins::of(version) {
+        let name = format!("lib/slurm/{}", plugin.file);
+        entries.push((name, read(&plugins.join(plugin.file))?, 0o755));
     }
-    if !entries.iter().any(|(name, ..)| name == "LICENSE") {
-        bail!("the repository has no LICENSE");
+    let mut moves = Moves::new();
+    for extra in EXTRA {
+        add(
+            &mut moves,
+            workspace,
+            Path::new(extra),
+            extra.trim_start_matches("docs/"),
+        )?;
+    }
+    add(&mut moves, workspace, Path::new("docs/src"), "doc")?;
+    moves.retain(|from, _| !from.ends_with(SUMMARY));
+    for needed in ["LICENSE", "README.md", "docs/src/install.md"] {
+        if !moves.contains_key(Path::new(needed)) {
+            bail!("the repository has no {needed}");
+        }
+    }
+    for (from, to) in &moves {
+        let mut data = read(&workspace.join(from))?;
+        if from.extension().is_some_and(|end| end == "md") {
+            data = relink(&String::from_utf8_lossy(&data), from, &moves).into_bytes();
+        }
+        entries.push((to.display().to_string(), data, 0o644));
     }
     entries.sort();
     Ok(entries)
 }
 
-fn add(entries: &mut Vec<Entry>, name: &str, from: &Path) -> Result<()> {
-    if from.is_file() {
-        entries.push((name.to_owned(), from.to_owned(), 0o644));
-    } else if from.is_dir() {
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Notes a file, or all files of a folder, if it is there.
+fn add(moves: &mut Moves, workspace: &Path, from: &Path, name: &str) -> Result<()> {
+    let path = workspace.join(from);
+    if path.is_file() {
+        moves.insert(from.to_owned(), name.into());
+    } else if path.is_dir() {
         let inside =
-            fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))?;
+            fs::read_dir(&path).with_context(|| format!("cannot read {}", path.display()))?;
         for entry in inside {
-            let entry = entry.with_context(|| format!("cannot read {}", from.display()))?;
-            add(
-                entries,
-                &format!("{name}/{}", entry.file_name().display()),
-                &entry.path(),
-            )?;
+            let entry = entry.with_context(|| format!("cannot read {}", path.display()))?;
+            let file = entry.file_name();
+            let name = format!("{name}/{}", file.display());
+            add(moves, workspace, &from.join(file), &name)?;
         }
     }
     Ok(())
@@ -126,8 +144,7 @@ fn pack(top: &str, files: &[Entry], date: u64) -> Result<Vec<u8>> {
         .mtime(0)
         .write(Vec::new(), Compression::best());
     let mut tar = tar::Builder::new(gzip);
-    for (name, from, mode) in files {
-        let data = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
+    for (name, data, mode) in files {
         let mut header = tar::Header::new_gnu();
         header.set_size(data.len() as u64);
         header.set_mode(*mode);
@@ -150,23 +167,60 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_same_files_give_the_same_bytes() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("a");
-        fs::write(&file, "text").unwrap();
-        let files = [("a".to_owned(), file.clone(), 0o644)];
-        let first = pack("top", &files, 7).unwrap();
-        fs::write(&file, "text").unwrap();
-        assert_eq!(first, pack("top", &files, 7).unwrap());
-        assert_ne!(first, pack("top", &files, 8).unwrap());
-        let mut tar = tar::Archive::new(flate2::read::GzDecoder::new(first.as_slice()));
-        let names: Vec<_> = tar
-            .entries()
+    fn names(bytes: &[u8]) -> Vec<String> {
+        let mut tar = tar::Archive::new(flate2::read::GzDecoder::new(bytes));
+        tar.entries()
             .unwrap()
             .map(|entry| entry.unwrap().path().unwrap().display().to_string())
-            .collect();
-        assert_eq!(names, ["top/a"]);
+            .collect()
+    }
+
+    #[test]
+    fn an_archive_has_plugins_licence_and_docs_whose_links_work() {
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let version = Version::parse("24.11.5").unwrap();
+        for plugin in plugins::of(version) {
+            fs::write(dir.path().join(plugin.file), "ELF").unwrap();
+        }
+        let entries = contents(workspace, version, dir.path()).unwrap();
+        let listed = names(&pack("top", &entries, 0).unwrap());
+        for name in [
+            "LICENSE",
+            "README.md",
+            "CHANGELOG.md",
+            "doc/install.md",
+            "doc/gpu-driver.md",
+            "doc/energy.md",
+            "doc/usage.md",
+            "doc/limits.md",
+            "lib/slurm/gpu_nvml.so",
+            "lib/slurm/acct_gather_energy_sgpu.so",
+        ] {
+            let name = format!("top/{name}");
+            assert!(listed.contains(&name), "{name} is not in {listed:?}");
+        }
+        for (name, data, _) in entries.iter().filter(|(name, ..)| name.ends_with(".md")) {
+            let text = String::from_utf8_lossy(data);
+            for target in crate::links::targets(&text) {
+                let file = target.split('#').next().unwrap();
+                let to = Path::new(name).parent().unwrap().join(file);
+                let known = entries.iter().any(|(name, ..)| Path::new(name) == to);
+                assert!(
+                    known || target.contains("://") || file.is_empty(),
+                    "{name} links to {target}, which is not in the archive"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_files_give_the_same_bytes() {
+        let files = [("a".to_owned(), b"text".to_vec(), 0o644)];
+        let first = pack("top", &files, 7).unwrap();
+        assert_eq!(first, pack("top", &files, 7).unwrap());
+        assert_ne!(first, pack("top", &files, 8).unwrap());
+        assert_eq!(names(&first), ["top/a"]);
     }
 
     #[test]

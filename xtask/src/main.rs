@@ -10,6 +10,7 @@
 mod apt;
 mod bench;
 mod build;
+mod cache_dir;
 mod clean;
 mod demo;
 mod dist;
@@ -17,8 +18,10 @@ mod elf;
 mod fsx;
 mod hostpkgs;
 mod interrupt;
+mod links;
 mod lint;
 mod lock;
+mod matching;
 mod oracle;
 mod os;
 mod paths;

@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::cache_dir;
+
 /// The folders that the commands work in.
 #[derive(Clone, Debug)]
 pub(crate) struct Paths {
@@ -40,7 +42,7 @@ impl Paths {
             .filter(|dir| dir.join("xtask/Cargo.toml").is_file())
             .with_context(|| format!("{} is not inside sgpu's workspace", manifest.display()))?
             .to_path_buf();
-        let cache = cache_dir(|name| env::var_os(name).map(PathBuf::from))
+        let cache = cache_dir::find(|name| env::var_os(name).map(PathBuf::from))
             .context("neither XDG_CACHE_HOME nor HOME is set: no place for the cache")?;
         Ok(Self { workspace, cache })
     }
@@ -79,51 +81,5 @@ impl Paths {
     /// A path as a person at the workspace's root would type it.
     pub(crate) fn short<'a>(&self, path: &'a Path) -> &'a Path {
         path.strip_prefix(&self.workspace).unwrap_or(path)
-    }
-}
-
-/// The cache folder, from SGPU_CACHE, XDG_CACHE_HOME or HOME, in this order. Relative values of
-/// XDG_CACHE_HOME are ignored, as its specification asks.
-fn cache_dir(var: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
-    if let Some(own) = var("SGPU_CACHE").filter(|path| path.is_absolute()) {
-        return Some(own);
-    }
-    if let Some(xdg) = var("XDG_CACHE_HOME").filter(|path| path.is_absolute()) {
-        return Some(xdg.join("sgpu"));
-    }
-    var("HOME")
-        .filter(|path| path.is_absolute())
-        .map(|home| home.join(".cache/sgpu"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn of(pairs: &[(&str, &str)]) -> Option<PathBuf> {
-        cache_dir(|name| {
-            pairs
-                .iter()
-                .find(|(key, _)| *key == name)
-                .map(|(_, v)| PathBuf::from(v))
-        })
-    }
-
-    #[test]
-    fn the_cache_follows_xdg() {
-        assert_eq!(of(&[("HOME", "/h")]), Some("/h/.cache/sgpu".into()));
-        assert_eq!(
-            of(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x")]),
-            Some("/x/sgpu".into())
-        );
-        assert_eq!(
-            of(&[("HOME", "/h"), ("XDG_CACHE_HOME", "x")]),
-            Some("/h/.cache/sgpu".into())
-        );
-        assert_eq!(
-            of(&[("SGPU_CACHE", "/c"), ("HOME", "/h")]),
-            Some("/c".into())
-        );
-        assert_eq!(of(&[]), None);
     }
 }

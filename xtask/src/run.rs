@@ -11,7 +11,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::interrupt;
@@ -21,6 +23,8 @@ use crate::step::Step;
 const TAIL: usize = 20;
 /// How long a program may take to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long an interrupted program's clusters may take to clean up: seconds, as a rule.
+const CLEANING: Duration = Duration::from_secs(60);
 
 /// A program to run.
 #[derive(Clone, Debug)]
@@ -30,6 +34,7 @@ pub(crate) struct Cmd {
     envs: Vec<(OsString, Option<OsString>)>,
     dir: Option<PathBuf>,
     hint: String,
+    lifeline: bool,
 }
 
 /// What a failed program leaves for a person to read.
@@ -75,6 +80,7 @@ impl Cmd {
             hint: "read the log, mend the cause, and run the same command again; finished parts \
                    are kept"
                 .to_owned(),
+            lifeline: false,
         }
     }
 
@@ -122,6 +128,13 @@ impl Cmd {
         self
     }
 
+    /// Gives the program a standard input that ends when we do, however we end; [`Cmd::run_shown`] only.
+    #[must_use]
+    pub(crate) fn lifeline(mut self) -> Self {
+        self.lifeline = true;
+        self
+    }
+
     /// The same, started by another program (`sudo`, `unshare`).
     #[must_use]
     pub(crate) fn under<S: AsRef<OsStr>>(mut self, outer: &[S]) -> Self {
@@ -148,10 +161,19 @@ impl Cmd {
     }
 
     /// Runs to the end with the terminal's own output, for programs whose output people want to
-    /// see as it comes (test runs).
+    /// see as it comes (test runs). An interrupted one is left when all that it started has ended:
+    /// clusters clean up after the program that made them.
     pub(crate) fn run_shown(&self) -> Result<ExitStatus> {
+        // What the program leaves behind becomes our child, so that it can be waited for.
+        let ours = prctl::set_child_subreaper(true).is_ok();
         let mut child = self.spawn(Stdio::inherit(), Stdio::inherit())?;
-        wait(&mut child, None)
+        let lifeline = child.stdin.take();
+        let outcome = wait(&mut child, None);
+        drop(lifeline);
+        if outcome.is_err() && ours {
+            await_rest();
+        }
+        outcome
     }
 
     /// Runs a short program to the end and gives back its output; errors go into the message.
@@ -200,6 +222,9 @@ impl Cmd {
         interrupt::check()?;
         let mut command = self.command();
         command.stdout(out).stderr(err);
+        if self.lifeline {
+            command.stdin(Stdio::piped());
+        }
         if own_group() {
             command.process_group(0);
         }
@@ -278,12 +303,35 @@ fn end(child: &mut Child) {
         if since.elapsed() > PATIENCE * 2 {
             return;
         }
-        if since.elapsed() > PATIENCE && !killed {
+        if (interrupt::insisted() || since.elapsed() > PATIENCE) && !killed {
             send(child, Signal::SIGKILL);
             killed = true;
         }
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// Waits for the last of our children: what an ended program has left behind. No thread of ours may
+/// wait for a child of its own at the same time.
+fn await_rest() {
+    let since = Instant::now();
+    let mut told = false;
+    while !interrupt::insisted() && since.elapsed() < CLEANING {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) => {
+                if !told {
+                    eprintln!(
+                        "waiting for the clean-up of what was started; Ctrl-C again leaves at once"
+                    );
+                    told = true;
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            Ok(_) => {}
+            Err(_) => return,
+        }
+    }
+    eprintln!("left before the clean-up was over: what was started ends by itself");
 }
 
 /// Sends a signal. A failure is of no interest: the program has ended already, or is root's, and

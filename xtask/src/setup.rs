@@ -35,7 +35,7 @@ Layout:
   <cache>/stock/<version>/gpu_nvml.so   the distribution's plugin, which tests compare with
   target/slurm/<version>/{src,build}    Slurm's source, configured")]
 pub(crate) struct Args {
-    /// A Slurm release, may be repeated [default: 22.05 and 24.11]
+    /// A Slurm release or its root's full version, may be repeated [default: 22.05 and 24.11]
     #[arg(long, value_name = "RELEASE", value_parser = release::parser(), num_args = 1..)]
     slurm: Vec<&'static Release>,
     /// All known releases, 26.05 too

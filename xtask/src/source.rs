@@ -124,6 +124,13 @@ impl Own {
                 let same = fs::read_to_string(build.join(CONFIGURED))
                     .is_ok_and(|of| of == src.display().to_string());
                 if !same {
+                    step.note(&format!(
+                        "{} was not configured: configuring it in {}, with Debian's options. Where \
+                         your daemons were built with others, name the folder they were configured in \
+                         (--slurm-build, SLURM_BUILD)",
+                        src.display(),
+                        paths.short(&build).display()
+                    ));
                     fsx::remove_dir(&build)?;
                     fsx::make_dir(&build)?;
                     run_configure(&src, &build, step)?;

@@ -122,6 +122,11 @@ impl Step<'_> {
         }
     }
 
+    /// Tells a person something while the step goes on.
+    pub(crate) fn note(&self, text: &str) {
+        self.progress.line(&format!("note: {text}"));
+    }
+
     /// Shows what the step is at, on a terminal.
     pub(crate) fn at(&self, what: &str) {
         if let Some(bar) = &self.bar {

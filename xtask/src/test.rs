@@ -6,8 +6,9 @@ use anyhow::{Result, bail};
 
 use crate::build::{self, How, Target};
 use crate::interrupt;
+use crate::matching::{self, Unit};
 use crate::paths::Paths;
-use crate::release::{self, Release};
+use crate::release::{self, Release, Support};
 use crate::run::Cmd;
 use crate::setup;
 use crate::step::{Progress, seconds};
@@ -22,11 +23,13 @@ Examples:
   cargo xtask test                    everything; what CI runs
   cargo xtask test --fast             without daemons: no setup, no plugins
   cargo xtask test oracle             one suite on daemons
-  cargo xtask test --slurm 24.11 mig  tests on 24.11's daemons whose name has `mig`")]
+  cargo xtask test mig                tests whose name has `mig`; builds and runs their programs only
+  cargo xtask test --slurm 24.11      all, on 24.11's daemons alone; what is of 22.05 alone is left out
+  cargo xtask test --slurm 26.05      Debian testing: the harness on its daemons; no plugins there")]
 pub(crate) struct Args {
     /// Run only the suite of this name (a file of tests/suites/tests), or tests whose name contains it
     filter: Option<String>,
-    /// A Slurm release to test on, may be repeated [default: 22.05 and 24.11]
+    /// A Slurm release or its root's full version to test on, may be repeated [default: 22.05 and 24.11]
     #[arg(long, value_name = "RELEASE", value_parser = release::parser())]
     slurm: Vec<&'static Release>,
     /// Only what needs no Slurm
@@ -37,45 +40,194 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn main(args: &Args) -> Result<()> {
     let paths = Paths::find()?;
+    let releases = release::chosen(&args.slurm);
     let mut stages = Stages::default();
-    let suite = args.filter.as_deref().filter(|name| {
-        let file = paths
-            .workspace
-            .join("tests/suites/tests")
-            .join(name)
-            .with_extension("rs");
-        !name.contains(['/', '.']) && file.is_file()
-    });
-    if suite.is_none() {
-        some_test_matches(&paths, args)?;
-    }
-    if !args.fast {
+    let selected = match &args.filter {
+        None => Selected::all(args, &releases),
+        Some(name) if is_suite(&paths, name) => Selected::suite(args, &releases, name)?,
+        Some(filter) => stages.run("finding tests", || {
+            Selected::matching(&paths, args, &releases, filter)
+        })?,
+    };
+    if !selected.daemons.is_empty() {
         sudo::ready("to make clusters")?;
-        let releases = release::chosen(&args.slurm);
         stages.run("setup and build", || {
             prepare(&paths, &releases, &[false, true])
         })?;
     }
-    if suite.is_none() {
-        stages.run("tests without Slurm", || passes(cargo_test(&paths, args)))?;
+    if !selected.plain.is_empty() {
+        stages.run("tests without Slurm", || {
+            all_pass(
+                selected
+                    .plain
+                    .iter()
+                    .map(|words| cargo_test(&paths, words).args(&selected.filter)),
+            )
+        })?;
     }
-    if !args.fast {
-        let names: Vec<&str> = release::chosen(&args.slurm)
-            .iter()
-            .map(|release| release.name)
-            .collect();
-        let tests = match suite {
-            Some(suite) => build::cargo(&paths).args(["test", "-p", "suites", "--test", suite]),
-            None => cargo_test(&paths, args).args(["-p", "harness", "-p", "suites"]),
-        };
-        let suites = sudo::programs_as_root(tests)
-            .env("SGPU_CACHE", &paths.cache)
-            .env("SGPU_DIST", paths.dist())
-            .env("SGPU_SLURM", names.join(" "));
-        stages.run("tests on daemons", || passes(suites))?;
+    if !selected.daemons.is_empty() {
+        for line in not_run(&releases) {
+            eprintln!("{line}");
+        }
+        let names: Vec<&str> = releases.iter().map(|release| release.name).collect();
+        stages.run("tests on daemons", || {
+            all_pass(selected.daemons.iter().map(|words| {
+                let tests = cargo_test(&paths, words)
+                    .args(&selected.filter)
+                    .arg("--")
+                    .args(skips(&releases));
+                sudo::programs_as_root(tests)
+                    .env("SGPU_CACHE", &paths.cache)
+                    .env("SGPU_DIST", paths.dist())
+                    .env("SGPU_SLURM", names.join(" "))
+            }))
+        })?;
     }
     eprintln!("\ntests passed: {}", stages.summary());
     Ok(())
+}
+
+/// What is run: cargo's words for each of its runs, and the filter of test names.
+#[derive(Debug, Default)]
+struct Selected {
+    plain: Vec<Vec<String>>,
+    daemons: Vec<Vec<String>>,
+    filter: Option<String>,
+}
+
+/// The packages of tests on daemons. The suites are about plugins.
+fn daemon_folders(releases: &[&Release]) -> Vec<String> {
+    let mut folders = vec!["tests/harness".to_owned(), "tests/demo".to_owned()];
+    if have_plugins(releases) {
+        folders.push("tests/suites".to_owned());
+    }
+    folders
+}
+
+fn have_plugins(releases: &[&Release]) -> bool {
+    releases
+        .iter()
+        .any(|release| release.support == Support::Full)
+}
+
+/// Whether a name is that of a file in tests/suites/tests.
+fn is_suite(paths: &Paths, name: &str) -> bool {
+    let file = paths.workspace.join("tests/suites/tests").join(name);
+    !name.contains(['/', '.']) && file.with_extension("rs").is_file()
+}
+
+impl Selected {
+    fn all(args: &Args, releases: &[&Release]) -> Self {
+        let packages = ["-p", "harness", "-p", "demo", "-p", "suites"].map(str::to_owned);
+        let count = if have_plugins(releases) { 6 } else { 4 };
+        let daemons = packages.into_iter().take(count).collect();
+        Self {
+            plain: vec![Vec::new()],
+            daemons: if args.fast { Vec::new() } else { vec![daemons] },
+            filter: None,
+        }
+    }
+
+    fn suite(args: &Args, releases: &[&Release], name: &str) -> Result<Self> {
+        if args.fast {
+            bail!("the suite {name} needs daemons: leave --fast out");
+        }
+        if let (false, Some(release)) = (have_plugins(releases), releases.first()) {
+            release::fully(release, &format!("the suite {name}"))?;
+        }
+        let words = ["-p", "suites", "--test", name].map(str::to_owned);
+        Ok(Self {
+            daemons: vec![words.to_vec()],
+            ..Self::default()
+        })
+    }
+
+    /// The test binaries that have tests with the filter in their names. Of all others nothing is built;
+    /// a filter that nothing matches is an error, since a mistyped one would pass.
+    fn matching(paths: &Paths, args: &Args, releases: &[&Release], filter: &str) -> Result<Self> {
+        let have = |folders: &[String], skips: &[String]| -> Result<Vec<Vec<String>>> {
+            let mut found = Vec::new();
+            for unit in Unit::of(&paths.workspace, folders)? {
+                if unit.may_match(filter) && has_tests(paths, &unit, filter, skips)? {
+                    found.push(unit);
+                }
+            }
+            Ok(matching::runs(&found))
+        };
+        let members = matching::default_members(&paths.workspace)?;
+        let selected = Self {
+            plain: have(&members, &[])?,
+            daemons: if args.fast {
+                Vec::new()
+            } else {
+                have(&daemon_folders(releases), &skips(releases))?
+            },
+            filter: Some(filter.to_owned()),
+        };
+        if selected.plain.is_empty() && selected.daemons.is_empty() {
+            let names: Vec<&str> = releases.iter().map(|release| release.name).collect();
+            let on = if args.fast {
+                "without Slurm".to_owned()
+            } else {
+                format!("on Slurm {}", names.join(" and "))
+            };
+            bail!(
+                "no test {on} has {filter:?} in its name, and no suite is called so; the suites are the \
+                 files in tests/suites/tests"
+            );
+        }
+        Ok(selected)
+    }
+}
+
+fn has_tests(paths: &Paths, unit: &Unit, filter: &str, skips: &[String]) -> Result<bool> {
+    let words: Vec<String> = [
+        vec!["-p".to_owned(), unit.package.clone()],
+        unit.select.clone(),
+    ]
+    .concat();
+    let listed = cargo_test(paths, &words)
+        .args([filter, "--", "--list"])
+        .args(skips)
+        .output()?;
+    Ok(listed.lines().any(|line| line.ends_with(": test")))
+}
+
+/// The part of a test's name that says that it is of one release alone: `_22_05`.
+fn mark(release: &Release) -> String {
+    format!("_{}", release.name.replace('.', "_"))
+}
+
+/// Fully supported releases that are not under test.
+fn left_out(releases: &[&Release]) -> Vec<&'static Release> {
+    let mut left = release::fully_supported();
+    left.retain(|release| !releases.contains(release));
+    left
+}
+
+/// The test programs' options that leave out what is of other releases alone.
+fn skips(releases: &[&Release]) -> Vec<String> {
+    left_out(releases)
+        .into_iter()
+        .flat_map(|release| ["--skip".to_owned(), mark(release)])
+        .collect()
+}
+
+/// What a person is told of the tests that are not run.
+fn not_run(releases: &[&Release]) -> Vec<String> {
+    if !have_plugins(releases) {
+        return vec![
+            "not run: tests/suites, since there are no plugins for these releases".to_owned(),
+        ];
+    }
+    let line = |release: &Release| {
+        format!(
+            "not run: tests with `{}` in their names, since Slurm {} is not under test",
+            mark(release),
+            release.name
+        )
+    };
+    left_out(releases).into_iter().map(line).collect()
 }
 
 /// Sets up and builds what tests, demo and benches need: the fake NVML and each release's plugins, in
@@ -97,37 +249,25 @@ pub(crate) fn prepare(paths: &Paths, releases: &[&'static Release], faults: &[bo
     Ok(())
 }
 
-/// Refuses a filter that no test's name contains: a mistyped one would pass.
-fn some_test_matches(paths: &Paths, args: &Args) -> Result<()> {
-    let Some(filter) = &args.filter else {
-        return Ok(());
-    };
-    let mut listed = cargo_test(paths, args).args(["--", "--list"]).output()?;
-    if !args.fast {
-        let daemons = cargo_test(paths, args).args(["-p", "harness", "-p", "suites"]);
-        listed += &daemons.args(["--", "--list"]).output()?;
-    }
-    if !listed.lines().any(|line| line.ends_with(": test")) {
-        bail!(
-            "no test's name contains {filter:?}, and no suite is called so; the suites are the files in \
-             tests/suites/tests"
-        );
-    }
-    Ok(())
-}
-
-fn cargo_test(paths: &Paths, args: &Args) -> Cmd {
-    // All tests run, so that one failure does not hide another.
+/// `cargo test`; all tests run, so that one failure does not hide another.
+fn cargo_test(paths: &Paths, words: &[String]) -> Cmd {
     build::cargo(paths)
         .args(["test", "--no-fail-fast"])
-        .args(&args.filter)
+        .args(words)
 }
 
-fn passes(cmd: Cmd) -> Result<()> {
-    let status = cmd.run_shown()?;
-    if !status.success() {
-        interrupt::check()?;
-        bail!("tests failed ({status}): {cmd}");
+/// Runs all, then fails if one did.
+fn all_pass(cmds: impl Iterator<Item = Cmd>) -> Result<()> {
+    let mut failed = Vec::new();
+    for cmd in cmds {
+        let status = cmd.run_shown()?;
+        if !status.success() {
+            interrupt::check()?;
+            failed.push(format!("tests failed ({status}): {cmd}"));
+        }
+    }
+    if !failed.is_empty() {
+        bail!("{}", failed.join("\n"));
     }
     Ok(())
 }
@@ -159,6 +299,18 @@ impl Stages {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tests_of_other_releases_are_left_out_and_named() {
+        let [old, new, testing] = &release::RELEASES;
+        assert!(skips(&[old, new]).is_empty());
+        assert!(not_run(&[old, new]).is_empty());
+        assert_eq!(skips(&[new]), ["--skip", "_22_05"]);
+        assert_eq!(not_run(&[new]).len(), 1);
+        assert!(not_run(&[new]).concat().contains("Slurm 22.05"));
+        assert!(not_run(&[testing]).concat().contains("tests/suites"));
+        assert_eq!(daemon_folders(&[testing]), ["tests/harness", "tests/demo"]);
+    }
 
     #[test]
     fn the_summary_names_each_stage() {

@@ -14,6 +14,8 @@ use clap::{Parser, Subcommand};
 
 /// Figures on real daemons, ours beside Slurm's own.
 #[derive(Parser)]
+// As it is called: `cargo xtask bench` hands its arguments on.
+#[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
 struct Arguments {
     #[command(subcommand)]
     bench: Bench,
@@ -22,6 +24,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Bench {
     /// `slurmd -G` with our driver and with Slurm's, and the NVML calls of a usage poll.
+    #[command(override_usage = "cargo xtask bench discovery -- [OPTIONS]")]
     Discovery {
         /// Interleaved pairs of runs.
         #[arg(long, default_value_t = 200)]

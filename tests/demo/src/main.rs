@@ -13,7 +13,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use clap::Parser;
 use fake_nvml::Scenario;
-use harness::{Cluster, Plugins, Release};
+use harness::{Cluster, Error, Plugins, Release};
 
 /// Shows what sgpu does on a real Slurm cluster of four nodes with eight fake H100 each.
 #[derive(Parser)]
@@ -21,16 +21,35 @@ struct Arguments {
     /// The Slurm release, 22.05 or 24.11.
     #[arg(long, default_value = "24.11")]
     slurm: String,
+    /// End when standard input does: whoever started the demo holds its other end.
+    #[arg(long, hide = true)]
+    lifeline: bool,
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
+    let arguments = Arguments::parse();
+    if arguments.lifeline {
+        std::thread::spawn(end_with_input);
+    }
+    match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("\nerror: {error:#}");
+            let text = format!("{error:#}");
+            eprintln!("\nerror: {text}");
+            if let Some(cause) = show::cause(&text) {
+                eprintln!("\nthe cause, told above with the daemons' logs: {cause}");
+            }
             ExitCode::FAILURE
         }
     }
+}
+
+/// Ends the program with its standard input. The cluster ends with us: the harness sees to that however
+/// a program ends.
+fn end_with_input() {
+    let _read = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+    eprintln!("\nwho started the demo is gone: it ends");
+    std::process::exit(130);
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
@@ -53,12 +72,18 @@ fn run(arguments: &Arguments) -> Result<()> {
         begun.elapsed().as_secs_f64(),
         cluster.nodes().join(", ")
     );
-    discovery::tell(&cluster)?;
-    let ran = jobs::tell(&cluster)?;
-    accounts::tell(&cluster, ran)?;
+    let told = tell(&cluster);
     show::chapter("The end");
     println!("Stopping the cluster …");
-    cluster.stop()?;
+    let stopped = cluster.stop();
+    if let (Err(_), Err(Error::Teardown(report))) = (&told, &stopped) {
+        // What failed first is the error, and has the logs; this may tell why.
+        for fault in report.faults.iter().take(10) {
+            eprintln!("- {fault}");
+        }
+    }
+    told?;
+    stopped?;
     println!(
         "Nothing is left of it. The demo took {:.0} s.",
         begun.elapsed().as_secs_f64()
@@ -66,11 +91,21 @@ fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+fn tell(cluster: &Cluster) -> Result<()> {
+    discovery::tell(cluster)?;
+    let ran = jobs::tell(cluster)?;
+    accounts::tell(cluster, &ran)
+}
+
+/// What a GPU of the demo draws, by its index: the last two of each node are idle.
+fn watts(gpu: usize) -> f64 {
+    if gpu < 6 { 520.0 } else { 95.0 }
+}
+
 fn boot(release: Release) -> Result<Cluster> {
-    // GPUs at work draw 520 W, the last two of each node 95 W.
     let mut scenario = Scenario::board("8xh100-sxm5");
     for gpu in 0..8 {
-        scenario.device_mut(gpu).power_w = Some(if gpu < 6 { 520.0 } else { 95.0 });
+        scenario.device_mut(gpu).power_w = Some(watts(gpu));
     }
     Ok(Cluster::builder(release)
         .nodes(4)
@@ -82,10 +117,8 @@ fn boot(release: Release) -> Result<Cluster> {
         .accounting(true)
         .job_acct("jobacct_gather/linux", 2)
         .slurm_conf_extra("AcctGatherEnergyType=acct_gather_energy/sgpu")
-        // Tasks here run on this machine's few CPUs, whichever cores their job has: 22.05 says so.
+        // 22.05 says so where no GPU of a job is close to this machine's few CPUs, on which tasks run whichever
+        // cores their job has; the demo explains it then.
         .allow_log("Bind request gpu:closest does not specify any devices")
-        // slurmctld 22.05 sometimes says so of the job with enforce-binding, which runs all the same; why is
-        // not looked into yet.
-        .allow_log("gres_min_cpus=\\d+ is greater than avail_cpus=\\d+")
         .start()?)
 }

@@ -5,18 +5,14 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, Result, Version};
 
+#[path = "../../../xtask/src/cache_dir.rs"]
+mod cache_dir;
+
 /// The cache that clones share: `SGPU_CACHE`, else `$XDG_CACHE_HOME/sgpu`, else `~/.cache/sgpu`.
 pub(crate) fn cache() -> Result<PathBuf> {
-    cache_of(|name| env::var_os(name).map(PathBuf::from)).ok_or_else(|| {
+    cache_dir::find(|name| env::var_os(name).map(PathBuf::from)).ok_or_else(|| {
         Error::Unusable("neither XDG_CACHE_HOME nor HOME is set: no place for the cache".into())
     })
-}
-
-fn cache_of(var: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
-    let absolute = |name| var(name).filter(|path: &PathBuf| path.is_absolute());
-    absolute("SGPU_CACHE")
-        .or_else(|| absolute("XDG_CACHE_HOME").map(|xdg| xdg.join("sgpu")))
-        .or_else(|| absolute("HOME").map(|home| home.join(".cache/sgpu")))
 }
 
 /// The folder of roots: `SGPU_ROOTS`, else the cache's.
@@ -55,36 +51,4 @@ pub fn stock_plugin(version: Version) -> Result<PathBuf> {
 /// Where clusters have their folders: `SGPU_CLUSTERS`, else `target/tmp/clusters`.
 pub(crate) fn clusters() -> PathBuf {
     env::var_os("SGPU_CLUSTERS").map_or_else(|| target().join("tmp/clusters"), PathBuf::from)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn of(pairs: &[(&str, &str)]) -> Option<PathBuf> {
-        cache_of(|name| {
-            pairs
-                .iter()
-                .find(|(key, _)| *key == name)
-                .map(|(_, v)| PathBuf::from(v))
-        })
-    }
-
-    #[test]
-    fn the_cache_is_where_xtask_has_it() {
-        assert_eq!(of(&[("HOME", "/h")]), Some("/h/.cache/sgpu".into()));
-        assert_eq!(
-            of(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x")]),
-            Some("/x/sgpu".into())
-        );
-        assert_eq!(
-            of(&[("HOME", "/h"), ("XDG_CACHE_HOME", "x")]),
-            Some("/h/.cache/sgpu".into())
-        );
-        assert_eq!(
-            of(&[("SGPU_CACHE", "/c"), ("HOME", "/h")]),
-            Some("/c".into())
-        );
-        assert_eq!(of(&[]), None);
-    }
 }

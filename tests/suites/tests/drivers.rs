@@ -34,7 +34,7 @@ fn a_driver_only_host_finds_its_gpus() {
 }
 
 #[test]
-fn autodetect_nvidia_finds_what_nvml_does() {
+fn autodetect_nvidia_finds_what_nvml_does_24_11() {
     if !suites::is_under_test(Release::Slurm24_11) {
         return;
     }

@@ -184,7 +184,7 @@ fn a_hang_in_discovery_costs_one_gpu_and_ten_seconds() {
 }
 
 #[test]
-fn a_hang_in_usage_holds_no_step_up() {
+fn a_hang_in_usage_holds_no_step_up_24_11() {
     if !suites::is_under_test(Release::Slurm24_11) {
         return;
     }
@@ -236,7 +236,7 @@ fn a_hang_in_energy_holds_no_node_up() {
 }
 
 #[test]
-fn a_hang_in_energy_holds_slurms_own_energy_plugin_not_up() {
+fn a_hang_in_energy_holds_slurms_own_energy_plugin_not_up_24_11() {
     if !suites::is_under_test(Release::Slurm24_11) {
         return;
     }

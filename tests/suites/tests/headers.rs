@@ -25,7 +25,7 @@ fn build(source: &Root, daemons: &Root) -> String {
 }
 
 #[test]
-fn a_source_of_another_release_is_refused_and_both_are_named() {
+fn a_source_of_22_05_is_refused_for_24_11_and_both_are_named() {
     if !Release::FULL.into_iter().all(suites::is_under_test) {
         return;
     }

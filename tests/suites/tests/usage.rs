@@ -52,7 +52,7 @@ fn usage_of(scenario: Scenario, tres: &str) -> sacct::Row {
 }
 
 #[test]
-fn memory_and_utilisation_reach_slurmdbd() {
+fn memory_and_utilisation_reach_slurmdbd_24_11() {
     if !suites::is_under_test(Release::Slurm24_11) {
         return;
     }
@@ -87,7 +87,7 @@ fn an_nvml_that_starts_slowly_is_a_poll_late() {
 }
 
 #[test]
-fn either_may_be_tracked_alone() {
+fn either_may_be_tracked_alone_24_11() {
     if !suites::is_under_test(Release::Slurm24_11) {
         return;
     }
