@@ -8,7 +8,10 @@ pub mod plugins;
 pub mod sacct;
 pub mod sandbox;
 
-use harness::{Builder, Release};
+use std::time::Duration;
+
+use gpu::index_map::{DEFAULT_PATH, IndexMap};
+use harness::{Builder, Cluster, Release};
 
 /// The releases that the plugins under test are built for: those of `cargo xtask test --slurm`.
 #[must_use]
@@ -28,6 +31,30 @@ pub fn is_under_test(release: Release) -> bool {
         eprintln!("skipped: Slurm {release} is not under test");
     }
     yes
+}
+
+/// Runs a test on each release under test, side by side.
+pub fn on_each_release(test: impl Fn(Release) + Sync) {
+    std::thread::scope(|scope| {
+        for release in releases() {
+            let test = &test;
+            scope.spawn(move || test(release));
+        }
+    });
+}
+
+/// The map that the first node of a cluster has published.
+///
+/// # Panics
+/// When there is none within ten seconds.
+#[must_use]
+pub fn published_map(cluster: &Cluster) -> IndexMap {
+    let path = cluster.path(&cluster.nodes()[0], DEFAULT_PATH).unwrap();
+    cluster
+        .wait_until("the published map", Duration::from_secs(10), || {
+            IndexMap::read(&path).map_err(|error| error.to_string())
+        })
+        .unwrap()
 }
 
 /// The `Gres Name=` lines that `slurmd -G` prints on the first node of a cluster without daemons.

@@ -3,15 +3,14 @@
 //!
 //! Each GPU draws a power of its own, so that joules tell whose they are.
 
-use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fake_nvml::Scenario;
 use fake_nvml::scenario::Fault;
 use fake_nvml::status::Status;
-use gpu::index_map::IndexMap;
 use harness::{Builder, Cluster, JobId, Plugins, Release, User};
 use suites::sacct::{self, Row};
+use suites::{on_each_release, published_map};
 
 /// Power of the GPU at a place of the board, in watts.
 fn watts(place: usize) -> f64 {
@@ -46,15 +45,6 @@ fn metered(release: Release, scenario: &Scenario, gres: &str) -> Builder {
         .slurm_conf_extra("AcctGatherNodeFreq=10")
 }
 
-fn on_both(test: impl Fn(Release) + Sync) {
-    std::thread::scope(|scope| {
-        for release in suites::releases() {
-            let test = &test;
-            scope.spawn(move || test(release));
-        }
-    });
-}
-
 /// A row's joules are those of so many watts from its start to its end, which SlurmDBD keeps in whole
 /// seconds.
 fn assert_joules(row: &Row, watts: f64) {
@@ -76,17 +66,6 @@ fn ended(cluster: &Cluster, id: JobId) -> Vec<Row> {
     sacct::wait(cluster, id, "COMPLETED")
 }
 
-fn map(cluster: &Cluster) -> IndexMap {
-    let path = cluster
-        .path(&cluster.nodes()[0], gpu::index_map::DEFAULT_PATH)
-        .unwrap();
-    cluster
-        .wait_until("the published map", Duration::from_secs(10), || {
-            IndexMap::read(Path::new(&path)).map_err(|error| error.to_string())
-        })
-        .unwrap()
-}
-
 /// The gres indices that a job's output begins with.
 fn indices(cluster: &Cluster, id: JobId) -> Vec<usize> {
     let output = cluster.job_output(User::Alice, id).unwrap();
@@ -98,7 +77,7 @@ fn indices(cluster: &Cluster, id: JobId) -> Vec<usize> {
 
 #[test]
 fn a_batch_script_pays_for_what_its_steps_do_not() {
-    on_both(|release| {
+    on_each_release(|release| {
         let cluster = metered(release, &board("8xh100-sxm5", 8), "gpu:8")
             .start()
             .unwrap();
@@ -135,7 +114,7 @@ fn talk(cluster: &Cluster) -> Vec<Row> {
 
 #[test]
 fn an_interactive_step_pays_for_what_its_steps_do_not() {
-    on_both(|release| {
+    on_each_release(|release| {
         let cluster = metered(release, &board("8xh100-sxm5", 8), "gpu:8")
             .slurm_conf_extra("LaunchParameters=use_interactive_step")
             .allow_log("SLURM_PTY_WIN_(COL|ROW) env var not set")
@@ -154,7 +133,7 @@ fn an_interactive_step_pays_for_what_its_steps_do_not() {
 
 #[test]
 fn a_step_with_gpus_of_two_types_pays_for_both() {
-    on_both(|release| {
+    on_each_release(|release| {
         let mut scenario = board("8xl40s", 8);
         for gpu in 4..8 {
             scenario.device_mut(gpu).name = Some("NVIDIA A40".into());
@@ -181,13 +160,13 @@ fn a_step_with_gpus_of_two_types_pays_for_both() {
 
 #[test]
 fn mig_devices_pay_by_their_slices() {
-    on_both(|release| {
+    on_each_release(|release| {
         // GPU 0: 3g, 2g and two of 1g in the GPU instances 2, 3, 9 and 10. GPU 1 is whole.
         let mut scenario = board("a100-mig-mixed", 2);
         scenario.device_mut(0).power_w = Some(700.0);
         scenario.device_mut(1).power_w = Some(250.0);
         let cluster = metered(release, &scenario, "gpu:5").start().unwrap();
-        let map = map(&cluster);
+        let map = published_map(&cluster);
         let watts_of = |index: usize| {
             let entry = map.get(u32::try_from(index).unwrap()).unwrap();
             match entry.mig.as_ref().map(|mig| mig.gpu_instance_id) {
@@ -221,7 +200,7 @@ fn mig_devices_pay_by_their_slices() {
 
 #[test]
 fn a_step_keeps_its_gpu_when_slurmd_numbers_them_anew() {
-    on_both(|release| {
+    on_each_release(|release| {
         let mut scenario = board("8xh100-sxm5", 8);
         let cluster = metered(release, &scenario, "gpu:8")
             .allow_log("Discarding the following config-only GPU|error:     GRES.gpu.")
@@ -261,7 +240,7 @@ fn a_step_keeps_its_gpu_when_slurmd_numbers_them_anew() {
 
 #[test]
 fn an_nvml_that_starts_slowly_costs_a_step_seconds_only() {
-    on_both(|release| {
+    on_each_release(|release| {
         let mut scenario = board("8xh100-sxm5", 8);
         scenario.init_latency_us = Some(2_500_000);
         let cluster = metered(release, &scenario, "gpu:8")
@@ -284,7 +263,7 @@ fn an_nvml_that_starts_slowly_costs_a_step_seconds_only() {
 
 #[test]
 fn calls_that_fail_once_silence_no_gpu() {
-    on_both(|release| {
+    on_each_release(|release| {
         let mut scenario = board("8xh100-sxm5", 8);
         for (gpu, call) in [
             (0, "nvmlDeviceGetTotalEnergyConsumption"),
@@ -326,7 +305,7 @@ fn calls_that_fail_once_silence_no_gpu() {
 
 #[test]
 fn many_steps_that_start_together_are_all_metered() {
-    on_both(|release| {
+    on_each_release(|release| {
         let mut scenario = board("8xh100-sxm5", 8);
         // A reading of the node takes most of a second.
         scenario

@@ -5,15 +5,13 @@
 //! configured with what is left of it, and the job must run; that a full configuration is INVAL then is
 //! one test of its own.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fake_nvml::Scenario;
 use fake_nvml::scenario::Fault;
 use fake_nvml::status::Status;
-use gpu::index_map::IndexMap;
 use harness::{Builder, Cluster, Plugins, Release};
-use suites::jobs;
+use suites::{jobs, on_each_release, published_map};
 
 fn eight() -> Scenario {
     Scenario::board("8xh100-sxm5")
@@ -29,28 +27,8 @@ fn with(scenario: &Scenario, release: Release, gpus: usize) -> Builder {
         .allow_log("error: gpu/nvml: ")
 }
 
-fn on_both(test: impl Fn(Release) + Sync) {
-    std::thread::scope(|scope| {
-        for release in suites::releases() {
-            let test = &test;
-            scope.spawn(move || test(release));
-        }
-    });
-}
-
 fn log(cluster: &Cluster) -> String {
     cluster.slurmd_log(&cluster.nodes()[0])
-}
-
-fn map(cluster: &Cluster) -> IndexMap {
-    let path = cluster
-        .path(&cluster.nodes()[0], gpu::index_map::DEFAULT_PATH)
-        .unwrap();
-    cluster
-        .wait_until("the published map", Duration::from_secs(10), || {
-            IndexMap::read(Path::new(&path)).map_err(|error| error.to_string())
-        })
-        .unwrap()
 }
 
 /// A job on `gpus` GPUs launches and ends, and sees as many.
@@ -69,7 +47,7 @@ fn runs(cluster: &Cluster, gpus: usize) {
 
 #[test]
 fn a_lost_gpu_hides_no_other() {
-    on_both(|release| {
+    on_each_release(|release| {
         let mut scenario = eight();
         scenario.device_mut(3).lost = Some(true);
         let cluster = with(&scenario, release, 7).start().unwrap();
@@ -80,7 +58,7 @@ fn a_lost_gpu_hides_no_other() {
             "{log}"
         );
         assert_eq!(
-            map(&cluster).get(3).unwrap().minor,
+            published_map(&cluster).get(3).unwrap().minor,
             Some(4),
             "index 3 is the next GPU"
         );
@@ -90,7 +68,7 @@ fn a_lost_gpu_hides_no_other() {
 
 #[test]
 fn a_missing_gpu_makes_the_node_invalid_by_slurms_rule() {
-    on_both(|release| {
+    on_each_release(|release| {
         let mut scenario = eight();
         let cluster = with(&scenario, release, 8)
             .allow_log("Discarding the following config-only GPU|error:     GRES.gpu.")
@@ -123,7 +101,7 @@ fn a_missing_gpu_makes_the_node_invalid_by_slurms_rule() {
 
 #[test]
 fn without_nvml_a_node_without_gpus_works() {
-    on_both(|release| {
+    on_each_release(|release| {
         let cluster = Cluster::builder(release)
             .plugins(Plugins::Ours)
             .gres_conf("AutoDetect=nvml")
@@ -137,7 +115,7 @@ fn without_nvml_a_node_without_gpus_works() {
 
 #[test]
 fn nvml_that_does_not_initialise_is_named() {
-    on_both(|release| {
+    on_each_release(|release| {
         let mut scenario = eight();
         scenario.init_error = Some(Status::LIB_RM_VERSION_MISMATCH);
         let cluster = Cluster::builder(release)
@@ -160,7 +138,7 @@ fn nvml_that_does_not_initialise_is_named() {
 
 #[test]
 fn a_hang_in_discovery_costs_one_gpu_and_ten_seconds() {
-    on_both(|release| {
+    on_each_release(|release| {
         let mut scenario = eight();
         scenario.fault.push(Fault {
             device: Some(5),
@@ -232,7 +210,7 @@ fn hang_in_energy(release: Release, energy: &str) {
 
 #[test]
 fn a_hang_in_energy_holds_no_node_up() {
-    on_both(|release| hang_in_energy(release, "sgpu"));
+    on_each_release(|release| hang_in_energy(release, "sgpu"));
 }
 
 #[test]
@@ -245,7 +223,7 @@ fn a_hang_in_energy_holds_slurms_own_energy_plugin_not_up_24_11() {
 
 #[test]
 fn a_board_with_mig_on_and_no_instance_is_left_out() {
-    on_both(|release| {
+    on_each_release(|release| {
         let mut scenario = eight();
         scenario.device_mut(0).mig_enabled = Some(true);
         let cluster = with(&scenario, release, 7).start().unwrap();
@@ -261,19 +239,19 @@ fn a_board_with_mig_on_and_no_instance_is_left_out() {
 
 #[test]
 fn sixteen_gpus() {
-    on_both(|release| {
+    on_each_release(|release| {
         let cluster = with(&Scenario::board("16xv100-sxm3"), release, 16)
             .start()
             .unwrap();
         runs(&cluster, 16);
-        assert_eq!(map(&cluster).entries.len(), 16);
+        assert_eq!(published_map(&cluster).entries.len(), 16);
         cluster.stop().unwrap();
     });
 }
 
 #[test]
 fn minors_out_of_order() {
-    on_both(|release| {
+    on_each_release(|release| {
         let mut scenario = eight();
         for (position, minor) in [
             (0, 4),
@@ -296,7 +274,7 @@ fn minors_out_of_order() {
             .collect();
         let cluster = with(&scenario, release, 8).start().unwrap();
         runs(&cluster, 8);
-        for entry in map(&cluster).entries {
+        for entry in published_map(&cluster).entries {
             let minor = entry.minor.unwrap();
             assert_eq!(entry.files, [format!("/dev/nvidia{minor}")]);
             // Minor 4 is the board's first GPU, minor 0 its fifth.
@@ -310,13 +288,13 @@ fn minors_out_of_order() {
 
 #[test]
 fn four_of_eight_configured() {
-    on_both(|release| {
+    on_each_release(|release| {
         let cluster = with(&eight(), release, 4)
             .gres_conf("AutoDetect=nvml\nName=gpu File=/dev/nvidia[2-5]")
             .start()
             .unwrap();
         runs(&cluster, 4);
-        let map = map(&cluster);
+        let map = published_map(&cluster);
         let minors: Vec<_> = map
             .entries
             .iter()
@@ -332,12 +310,12 @@ fn four_of_eight_configured() {
 
 #[test]
 fn a_slurmd_that_goes_to_the_background_publishes_the_map_too() {
-    on_both(|release| {
+    on_each_release(|release| {
         let cluster = with(&eight(), release, 8)
             .slurmd_forks(true)
             .start()
             .unwrap();
-        assert_eq!(map(&cluster).entries.len(), 8);
+        assert_eq!(published_map(&cluster).entries.len(), 8);
         runs(&cluster, 8);
         cluster.stop().unwrap();
     });
@@ -353,16 +331,16 @@ fn map_file(cluster: &Cluster) -> std::path::PathBuf {
 /// 22.05 lists its GPUs before it goes to the background, and once more at each reconfiguration.
 #[test]
 fn a_reconfiguration_publishes_the_map_anew() {
-    on_both(|release| {
+    on_each_release(|release| {
         for forks in [false, true] {
             let cluster = with(&eight(), release, 8)
                 .slurmd_forks(forks)
                 .start()
                 .unwrap();
-            assert_eq!(map(&cluster).entries.len(), 8);
+            assert_eq!(published_map(&cluster).entries.len(), 8);
             std::fs::remove_file(map_file(&cluster)).unwrap();
             cluster.reconfigure().unwrap();
-            assert_eq!(map(&cluster).entries.len(), 8);
+            assert_eq!(published_map(&cluster).entries.len(), 8);
             runs(&cluster, 8);
             // An internal fault at slurmd's end would be an error in its log, and fail here.
             cluster.stop().unwrap();
@@ -372,7 +350,7 @@ fn a_reconfiguration_publishes_the_map_anew() {
 
 #[test]
 fn a_map_that_may_be_wrong_is_withdrawn() {
-    on_both(|release| {
+    on_each_release(|release| {
         let mut scenario = eight();
         let cluster = with(&scenario, release, 8)
             .allow_log("Discarding the following config-only GPU|error:     GRES.gpu.")
@@ -382,7 +360,7 @@ fn a_map_that_may_be_wrong_is_withdrawn() {
             )
             .start()
             .unwrap();
-        assert_eq!(map(&cluster).entries.len(), 8);
+        assert_eq!(published_map(&cluster).entries.len(), 8);
         let node = cluster.nodes()[0].clone();
         scenario.init_error = Some(Status::DRIVER_NOT_LOADED);
         cluster.set_scenario(&node, &scenario).unwrap();
@@ -402,7 +380,7 @@ fn a_map_that_may_be_wrong_is_withdrawn() {
 
 #[test]
 fn a_hang_in_one_gpus_clocks_keeps_no_other_gpu_from_its_own() {
-    on_both(|release| {
+    on_each_release(|release| {
         let mut scenario = eight();
         for call in [
             "nvmlDeviceSetApplicationsClocks",
@@ -415,7 +393,7 @@ fn a_hang_in_one_gpus_clocks_keeps_no_other_gpu_from_its_own() {
         }
         let cluster = with(&scenario, release, 8).start().unwrap();
         let node = cluster.nodes()[0].clone();
-        assert_eq!(map(&cluster).entries.len(), 8);
+        assert_eq!(published_map(&cluster).entries.len(), 8);
         let state = || {
             let path = cluster
                 .path(&node, "/opt/fake-nvml/scenario.toml.state")

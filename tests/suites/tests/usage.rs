@@ -72,7 +72,7 @@ fn memory_and_utilisation_reach_slurmdbd_24_11() {
 
 /// NVML is opened anew at each poll, which waits for a second only: what comes too late counts at the next.
 #[test]
-fn an_nvml_that_starts_slowly_is_a_poll_late() {
+fn an_nvml_that_starts_slowly_is_a_poll_late_24_11() {
     if !suites::is_under_test(Release::Slurm24_11) {
         return;
     }
