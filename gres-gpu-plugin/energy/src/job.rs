@@ -10,6 +10,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use gpu::run_file;
+use nix::fcntl::{Flock, FlockArg};
 use slurm_headers::internal::{SLURM_BATCH_SCRIPT, SLURM_INTERACTIVE_STEP};
 use slurm_plugin::{gres, host, log};
 
@@ -79,14 +80,20 @@ impl Job {
     fn add(&self, joules: u64) -> Result<(), Box<dyn std::error::Error>> {
         let name = self.file.file_name().ok_or("no file name")?;
         run_file::make_folder(Path::new(FOLDER).parent().ok_or("no folder")?)?;
-        let file = run_file::make_folder(Path::new(FOLDER))?.open_to_change(name)?;
-        if !(0..TRIES).any(|_| file.try_lock().inspect_err(|_| sleep(PAUSE)).is_ok()) {
-            return Err("another step holds it".into());
+        let mut file = run_file::make_folder(Path::new(FOLDER))?.open_to_change(name)?;
+        for _ in 0..TRIES {
+            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                Ok(locked) => {
+                    let sum = read(&locked).saturating_add(joules);
+                    // Always as many digits, so that no old ones are left behind.
+                    locked.write_all_at(format!("{sum:020}\n").as_bytes(), 0)?;
+                    return Ok(());
+                }
+                Err((unlocked, _)) => file = unlocked,
+            }
+            sleep(PAUSE);
         }
-        let sum = read(&file).saturating_add(joules);
-        // Always as many digits, so that no old ones are left behind.
-        file.write_all_at(format!("{sum:020}\n").as_bytes(), 0)?;
-        Ok(())
+        Err("another step holds it".into())
     }
 
     /// What the job's other steps have paid for, in joules.

@@ -43,6 +43,14 @@ pub fn on_each_release(test: impl Fn(Release) + Sync) {
     });
 }
 
+/// Lets what slurmd and slurmctld log pass when a node lacks a GPU that slurm.conf gives it.
+pub fn may_lack_a_gpu(cluster: Builder) -> Builder {
+    cluster
+        .allow_log("Discarding the following config-only GPU|error:     GRES.gpu.")
+        .allow_log("_slurm_rpc_node_registration node=.*: Invalid argument")
+        .allow_log("gres/gpu count reported lower than configured|Setting node .* state to INVAL")
+}
+
 /// The map that the first node of a cluster has published.
 ///
 /// # Panics

@@ -10,7 +10,7 @@ use fake_nvml::scenario::Fault;
 use fake_nvml::status::Status;
 use harness::{Builder, Cluster, JobId, Plugins, Release, User};
 use suites::sacct::{self, Row};
-use suites::{on_each_release, published_map};
+use suites::{may_lack_a_gpu, on_each_release, published_map};
 
 /// Power of the GPU at a place of the board, in watts.
 fn watts(place: usize) -> f64 {
@@ -90,6 +90,9 @@ fn a_batch_script_pays_for_what_its_steps_do_not() {
         let alone = (batch.end_unix - batch.start_unix) - (step.end_unix - step.start_unix);
         assert!(alone > 11.0, "{rows:?}");
         assert_joules_of(&batch, both, alone);
+        // The job as a whole has used its GPUs once.
+        let job = rows.iter().find(|row| !row.name.contains('.')).unwrap();
+        assert_joules(job, both);
         cluster.stop().unwrap();
     });
 }
@@ -202,12 +205,7 @@ fn mig_devices_pay_by_their_slices() {
 fn a_step_keeps_its_gpu_when_slurmd_numbers_them_anew() {
     on_each_release(|release| {
         let mut scenario = board("8xh100-sxm5", 8);
-        let cluster = metered(release, &scenario, "gpu:8")
-            .allow_log("Discarding the following config-only GPU|error:     GRES.gpu.")
-            .allow_log("_slurm_rpc_node_registration node=.*: Invalid argument")
-            .allow_log(
-                "gres/gpu count reported lower than configured|Setting node .* state to INVAL",
-            )
+        let cluster = may_lack_a_gpu(metered(release, &scenario, "gpu:8"))
             .allow_log("error: gpu/nvml: GPU 0|is not read: GPU 0")
             .allow_log("slurm_get_node_energy: ")
             .start()

@@ -11,7 +11,7 @@ use fake_nvml::Scenario;
 use fake_nvml::scenario::Fault;
 use fake_nvml::status::Status;
 use harness::{Builder, Cluster, Plugins, Release};
-use suites::{jobs, on_each_release, published_map};
+use suites::{jobs, may_lack_a_gpu, on_each_release, published_map};
 
 fn eight() -> Scenario {
     Scenario::board("8xh100-sxm5")
@@ -70,14 +70,7 @@ fn a_lost_gpu_hides_no_other() {
 fn a_missing_gpu_makes_the_node_invalid_by_slurms_rule() {
     on_each_release(|release| {
         let mut scenario = eight();
-        let cluster = with(&scenario, release, 8)
-            .allow_log("Discarding the following config-only GPU|error:     GRES.gpu.")
-            .allow_log("_slurm_rpc_node_registration node=.*: Invalid argument")
-            .allow_log(
-                "gres/gpu count reported lower than configured|Setting node .* state to INVAL",
-            )
-            .start()
-            .unwrap();
+        let cluster = may_lack_a_gpu(with(&scenario, release, 8)).start().unwrap();
         let node = cluster.nodes()[0].clone();
         scenario.device_mut(3).lost = Some(true);
         cluster.set_scenario(&node, &scenario).unwrap();
@@ -352,14 +345,7 @@ fn a_reconfiguration_publishes_the_map_anew() {
 fn a_map_that_may_be_wrong_is_withdrawn() {
     on_each_release(|release| {
         let mut scenario = eight();
-        let cluster = with(&scenario, release, 8)
-            .allow_log("Discarding the following config-only GPU|error:     GRES.gpu.")
-            .allow_log("_slurm_rpc_node_registration node=.*: Invalid argument")
-            .allow_log(
-                "gres/gpu count reported lower than configured|Setting node .* state to INVAL",
-            )
-            .start()
-            .unwrap();
+        let cluster = may_lack_a_gpu(with(&scenario, release, 8)).start().unwrap();
         assert_eq!(published_map(&cluster).entries.len(), 8);
         let node = cluster.nodes()[0].clone();
         scenario.init_error = Some(Status::DRIVER_NOT_LOADED);
