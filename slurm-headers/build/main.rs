@@ -41,7 +41,7 @@ fn run() -> Result<(), String> {
     if let Some(headers) = &slurm.public {
         println!("cargo::metadata=public=1");
         let bindings = builder("public.h", headers, &out)
-            .allowlist_item("(slurm_)?spank_.*|S_[A-Z_]+|ESPANK_.*|SLURM_VERSION_NUMBER");
+            .allowlist_item("(slurm_)?spank_.*|S_[A-Z_]+|ESPANK_.*|SLURM_VERSION_NUMBER|slurm_(error|info|verbose|debug2?)");
         write(bindings, &out.join("public.rs"))?;
     }
     if let Some(headers) = &slurm.internal {

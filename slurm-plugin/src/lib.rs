@@ -5,7 +5,8 @@
 //! - [`export`]: the macros that make each exported symbol;
 //! - [`log`]: lines in Slurm's own log, always through the fixed format `%s`;
 //! - [`canary`]: fields of known value, read before the first write to a struct of the host;
-//! - with the release's headers: `memory` that Slurm may free, `list`, `bitstring`, C strings,
+//! - with the public headers: `spank`, the face of SPANK plugins;
+//! - with the release's internal headers: `memory` that Slurm may free, `list`, `bitstring`, C strings,
 //!   `gres`, `host` (which daemon this is).
 //!
 //! Without Slurm's headers the parts over its functions are absent and log lines go to standard
@@ -39,6 +40,8 @@ pub mod host;
 pub mod list;
 #[cfg(slurm_internal)]
 pub mod memory;
+#[cfg(slurm_public)]
+pub mod spank;
 
 // A plugin built with `panic = "abort"` would end the daemon at its first panic.
 #[cfg(not(panic = "unwind"))]

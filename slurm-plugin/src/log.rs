@@ -109,8 +109,39 @@ mod sink {
     }
 }
 
+/// With the public headers alone: the functions that Slurm exports to SPANK plugins. They look at the log's
+/// level themselves.
+#[cfg(all(slurm_public, not(slurm_internal)))]
+mod sink {
+    use std::ffi::CString;
+
+    use slurm_headers::public;
+
+    use super::Level;
+
+    pub(super) fn wants(_: Level) -> bool {
+        true
+    }
+
+    pub(super) fn write(level: Level, line: &str) {
+        let Ok(line) = CString::new(line) else {
+            return;
+        };
+        let write = match level {
+            Level::Error => public::slurm_error,
+            Level::Info => public::slurm_info,
+            Level::Verbose => public::slurm_verbose,
+            Level::Debug => public::slurm_debug,
+            Level::Debug2 => public::slurm_debug2,
+        };
+        // SAFETY: each takes a printf format and its arguments; the format is the fixed "%s" and its one
+        // argument a NUL-terminated string that outlives the call.
+        unsafe { write(c"%s".as_ptr(), line.as_ptr()) };
+    }
+}
+
 /// Without Slurm: standard error, or whoever captures.
-#[cfg(not(slurm_internal))]
+#[cfg(not(any(slurm_public, slurm_internal)))]
 mod sink {
     use super::Level;
 

@@ -1,0 +1,212 @@
+//! sgpu's configuration: `/etc/slurm/sgpu.toml`, one section a part.
+//!
+//! ```toml
+//! [env]
+//! profile = "auto"
+//!
+//! [[class]]                  # what is different on some nodes
+//! nodes = "gpu[01-16]"
+//! env.set.NCCL_SOCKET_IFNAME = "ib0"
+//! ```
+//!
+//! A key that is not known is refused by name and line. Each section keeps what the file leaves open as
+//! `None`, so that a class, plugstack.conf and the user can say the rest; the part itself has the defaults.
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects
+    )
+)]
+
+mod spank;
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use slurm_text::hostlist;
+
+pub use spank::{Bind, BindMode, Checkpoint, Env, MemoryPolicy, Profile, Scope};
+
+/// Where the file is.
+pub const DEFAULT_PATH: &str = "/etc/slurm/sgpu.toml";
+
+/// The sections, for one node or for all.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sections {
+    /// Tasks beside their GPUs.
+    pub bind: Bind,
+    /// The environment of distributed training.
+    pub env: Env,
+    /// Signals before a job is stopped.
+    pub checkpoint: Checkpoint,
+}
+
+/// The file.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    bind: Bind,
+    env: Env,
+    checkpoint: Checkpoint,
+    class: Vec<Class>,
+}
+
+/// What is different on some nodes.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+struct Class {
+    /// A host list.
+    nodes: String,
+    #[serde(default)]
+    bind: Bind,
+    #[serde(default)]
+    env: Env,
+    #[serde(default)]
+    checkpoint: Checkpoint,
+}
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// In what way.
+        source: std::io::Error,
+    },
+    /// It says what cannot be.
+    #[error("{}: {what}", path.display())]
+    Wrong {
+        /// Which.
+        path: PathBuf,
+        /// Line, key and what is wrong.
+        what: String,
+    },
+}
+
+/// Reads the sections for a node. A file that is not there says nothing.
+///
+/// # Errors
+/// The file cannot be read or says what cannot be.
+pub fn read(path: &Path, node: &str) -> Result<Sections, ConfigError> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => parse(&text, node).map_err(|what| ConfigError::Wrong {
+            path: path.to_owned(),
+            what,
+        }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Sections::default()),
+        Err(source) => Err(ConfigError::Io {
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}
+
+/// The sections for a node: the file's own, and what the classes that the node is in say over them, the
+/// last one winning.
+///
+/// # Errors
+/// In words that name line and key.
+pub fn parse(text: &str, node: &str) -> Result<Sections, String> {
+    let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
+    let mut sections = Sections {
+        bind: file.bind,
+        env: file.env,
+        checkpoint: file.checkpoint,
+    };
+    sections.env.check()?;
+    for class in file.class {
+        class.env.check()?;
+        let within = hostlist::contains(&class.nodes, node)
+            .map_err(|error| format!("[[class]] nodes = {:?}: {error}", class.nodes))?;
+        if within {
+            sections = Sections {
+                bind: class.bind.over(sections.bind),
+                env: class.env.over(sections.env),
+                checkpoint: class.checkpoint.over(sections.checkpoint),
+            };
+        }
+    }
+    Ok(sections)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_say_what_is_different() {
+        let text = r#"
+            [env]
+            profile = "auto"
+            port_range = [50000, 50999]
+            set = { NCCL_DEBUG = "WARN", NCCL_SOCKET_IFNAME = "eth0" }
+
+            [bind]
+            mode = "closest"
+
+            [[class]]
+            nodes = "gpu[01-16]"
+            env.set.NCCL_SOCKET_IFNAME = "ib0"
+            bind.mode = "node"
+
+            [[class]]
+            nodes = "gpu16,login"
+            env.profile = "off"
+        "#;
+        let first = parse(text, "gpu07").unwrap();
+        assert_eq!(first.env.profile, Some(Profile::Auto));
+        assert_eq!(first.env.port_range, Some((50_000, 50_999)));
+        assert_eq!(first.env.set["NCCL_SOCKET_IFNAME"], "ib0");
+        assert_eq!(first.env.set["NCCL_DEBUG"], "WARN");
+        assert_eq!(first.bind.mode, Some(BindMode::Node));
+        let last = parse(text, "gpu16").unwrap();
+        assert_eq!(last.env.profile, Some(Profile::Off));
+        assert_eq!(last.bind.mode, Some(BindMode::Node));
+        let other = parse(text, "cpu1").unwrap();
+        assert_eq!(other.env.set["NCCL_SOCKET_IFNAME"], "eth0");
+        assert_eq!(other.bind.mode, Some(BindMode::Closest));
+        assert_eq!(parse("", "x").unwrap(), Sections::default());
+    }
+
+    #[test]
+    fn errors_name_line_and_key() {
+        for (text, words) in [
+            ("[env]\nprofil = \"auto\"\n", &["line 2", "profil"][..]),
+            (
+                "[bind]\nmode = \"nearest\"\n",
+                &["line 2", "nearest", "closest"],
+            ),
+            ("[evn]\n", &["line 1", "evn"]),
+            ("[[class]]\nnodes = \"n[1\"\n", &["n[1", "brackets"]),
+            ("[[class]]\nenv.profile = \"off\"\n", &["nodes"]),
+            (
+                "[env]\nport_range = [5000, 4000]\n",
+                &["port_range", "4000"],
+            ),
+            ("[env]\nport_range = [0, 4000]\n", &["port_range", "0"]),
+            ("[env]\nset = { \"A=B\" = \"x\" }\n", &["set", "A=B"]),
+        ] {
+            let error = parse(text, "n1").unwrap_err();
+            for word in words {
+                assert!(error.contains(word), "{word:?} is not in {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_file_says_nothing() {
+        let none = read(Path::new("/nonexistent/sgpu.toml"), "n1").unwrap();
+        assert_eq!(none, Sections::default());
+        let folder = read(Path::new("/"), "n1").unwrap_err();
+        assert!(folder.to_string().starts_with("/: "), "{folder}");
+    }
+}

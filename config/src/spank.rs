@@ -1,0 +1,159 @@
+//! The sections of the SPANK plugins.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// Which CPUs a task is bound to.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum BindMode {
+    /// Those nearest to its GPUs, as the kernel lists them.
+    Closest,
+    /// Those of its GPUs' NUMA nodes.
+    Node,
+    /// Those of its GPUs' sockets.
+    Socket,
+    /// As Slurm has bound it.
+    Off,
+}
+
+/// Where a task's memory comes from.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum MemoryPolicy {
+    /// From the node of the CPU that touches it first: the kernel's default.
+    Local,
+    /// From its GPUs' NUMA nodes, and from others when they are full.
+    Preferred,
+    /// From its GPUs' NUMA nodes alone.
+    Bind,
+    /// The policy stays as it is.
+    Off,
+}
+
+/// `[bind]`.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Bind {
+    /// What a job gets that does not ask (`--gpu-numa-bind`).
+    pub mode: Option<BindMode>,
+    /// Its memory (`--gpu-numa-mem`).
+    pub memory: Option<MemoryPolicy>,
+    /// Whether to stand aside when the user binds CPUs or memory.
+    pub respect_cpu_bind: Option<bool>,
+    /// Whether to tell the task which network devices are nearest to its GPUs.
+    pub network: Option<bool>,
+    /// Whether to tell each task's standard error what was done.
+    pub verbose: Option<bool>,
+}
+
+impl Bind {
+    /// What `self` leaves open comes from `below`.
+    #[must_use]
+    pub fn over(self, below: Self) -> Self {
+        Self {
+            mode: self.mode.or(below.mode),
+            memory: self.memory.or(below.memory),
+            respect_cpu_bind: self.respect_cpu_bind.or(below.respect_cpu_bind),
+            network: self.network.or(below.network),
+            verbose: self.verbose.or(below.verbose),
+        }
+    }
+}
+
+/// For which framework a task's environment is made.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// `torch` with more than one task, else nothing.
+    Auto,
+    /// PyTorch's `env://`.
+    Torch,
+    /// torchrun, one task per node.
+    Torchrun,
+    /// JAX.
+    Jax,
+    /// `torch` and what old readers of torchelastic look for.
+    Elastic,
+    /// Nothing.
+    Off,
+}
+
+/// `[env]`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Env {
+    /// What a step gets that does not ask (`--dist-env`).
+    pub profile: Option<Profile>,
+    /// Where MASTER_PORT is taken from, both ends among them.
+    pub port_range: Option<(u16, u16)>,
+    /// MASTER_ADDR, with `{node}` for the step's first node: `{node}-ib`, say.
+    pub master_addr: Option<String>,
+    /// Whether to set OMP_NUM_THREADS to the task's cores.
+    pub omp_num_threads: Option<bool>,
+    /// Variables of the site, by name.
+    pub set: BTreeMap<String, String>,
+}
+
+impl Env {
+    /// What `self` leaves open comes from `below`; variables one by one.
+    #[must_use]
+    pub fn over(self, below: Self) -> Self {
+        let mut set = below.set;
+        set.extend(self.set);
+        Self {
+            profile: self.profile.or(below.profile),
+            port_range: self.port_range.or(below.port_range),
+            master_addr: self.master_addr.or(below.master_addr),
+            omp_num_threads: self.omp_num_threads.or(below.omp_num_threads),
+            set,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if let Some((low, high)) = self.port_range
+            && (low == 0 || low > high)
+        {
+            return Err(format!(
+                "[env] port_range = [{low}, {high}]: the first must not be 0 nor above the second"
+            ));
+        }
+        let wrong = |name: &String| name.is_empty() || name.contains(['=', '\0']);
+        if let Some(name) = self.set.keys().find(|name| wrong(name)) {
+            return Err(format!("[env] set: {name:?} is no name of a variable"));
+        }
+        Ok(())
+    }
+}
+
+/// Whom a signal goes to.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// The task's own program, past the shells that started it.
+    Leader,
+    /// All of the task's processes.
+    Tree,
+}
+
+/// `[checkpoint]`.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Checkpoint {
+    /// What a job gets that does not ask, as `--checkpoint-signal` would say it: `USR1@120`.
+    pub signal: Option<String>,
+    /// Where the program lies that waits for the signal beside the task.
+    pub relay: Option<String>,
+}
+
+impl Checkpoint {
+    /// What `self` leaves open comes from `below`.
+    #[must_use]
+    pub fn over(self, below: Self) -> Self {
+        Self {
+            signal: self.signal.or(below.signal),
+            relay: self.relay.or(below.relay),
+        }
+    }
+}

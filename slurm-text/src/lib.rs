@@ -1,0 +1,16 @@
+//! Slurm's grammar, read without Slurm.
+//!
+//! - [`hostlist`]: `node[001-003,007]`
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects
+    )
+)]
+
+pub mod hostlist;

@@ -1,0 +1,12 @@
+//! SPANK plugin `spank_sgpu_bind`.
+#![cfg(slurm_public)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects
+    )
+)]
