@@ -13,7 +13,7 @@ pub(crate) struct Plugin {
     pub(crate) since: (u8, u8),
 }
 
-const PLUGINS: [Plugin; 4] = [
+const PLUGINS: [Plugin; 7] = [
     Plugin {
         package: "gpu-nvml",
         file: "gpu_nvml.so",
@@ -33,6 +33,21 @@ const PLUGINS: [Plugin; 4] = [
     Plugin {
         package: "acct-gather-energy-sgpu",
         file: "acct_gather_energy_sgpu.so",
+        since: (22, 5),
+    },
+    Plugin {
+        package: "spank-sgpu-bind",
+        file: "spank_sgpu_bind.so",
+        since: (22, 5),
+    },
+    Plugin {
+        package: "spank-sgpu-env",
+        file: "spank_sgpu_env.so",
+        since: (22, 5),
+    },
+    Plugin {
+        package: "spank-sgpu-ckpt",
+        file: "spank_sgpu_ckpt.so",
         since: (22, 5),
     },
 ];
@@ -67,9 +82,9 @@ mod tests {
     #[test]
     fn the_table_names_packages_of_the_workspace_by_their_file() {
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let rooms = workspace.join("gres-gpu-plugin").read_dir().unwrap();
-        let manifests: Vec<String> = rooms
-            .flatten()
+        let manifests: Vec<String> = ["gres-gpu-plugin", "spank-plugins"]
+            .into_iter()
+            .flat_map(|rooms| workspace.join(rooms).read_dir().unwrap().flatten())
             .filter_map(|dir| std::fs::read_to_string(dir.path().join("Cargo.toml")).ok())
             .collect();
         for plugin in &PLUGINS {

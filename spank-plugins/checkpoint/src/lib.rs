@@ -10,3 +10,9 @@
         clippy::arithmetic_side_effects
     )
 )]
+
+slurm_plugin::spank_plugin! {
+    name: "sgpu_ckpt",
+    /// Called when the plugin is loaded.
+    slurm_spank_init => |_spank, _arguments| 0,
+}
