@@ -1,6 +1,6 @@
 //! Slurm's grammar, read without Slurm.
 //!
-//! - [`hostlist`]: `node[001-003,007]`
+//! - [`hostlist`], as `node[001-003,007]`.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
