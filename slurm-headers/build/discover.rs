@@ -16,7 +16,7 @@ pub(crate) struct Headers {
 
 /// What the environment names; both `None` on a machine without Slurm.
 pub(crate) struct Slurm {
-    /// `SLURM_INCLUDE`: the folder of the running release's public headers.
+    /// `SLURM_INCLUDE`: the folder of the running release's public headers; else those of the source tree.
     pub(crate) public: Option<Headers>,
     /// `SLURM_SRC` and `SLURM_BUILD`: the release's source tree and where it was configured.
     pub(crate) internal: Option<Headers>,
@@ -77,7 +77,16 @@ pub(crate) fn discover() -> Result<Slurm, String> {
             version_words(public.version),
         ));
     }
-    Ok(Slurm { public, internal })
+    let of_tree = || {
+        internal.as_ref().map(|tree| Headers {
+            include: tree.include.clone(),
+            version: tree.version,
+        })
+    };
+    Ok(Slurm {
+        public: public.or_else(of_tree),
+        internal,
+    })
 }
 
 /// `SLURM_VERSION_NUMBER` of `DIR/slurm/slurm_version.h`.

@@ -69,7 +69,9 @@ const BUILT_FROM: &str = ".built-from";
 /// What the plugins are built for.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    tree: Tree,
+    version: Version,
+    /// The source; none where it is not to be had, which leaves the plugins over public headers.
+    tree: Option<Tree>,
     /// The public headers of the daemons; none if there are no daemons to compare with.
     include: Option<PathBuf>,
 }
@@ -121,18 +123,9 @@ pub(crate) fn main(args: &Args) -> Result<()> {
 impl Target {
     /// The target that setup made ready.
     pub(crate) fn of(ready: &Ready) -> Result<Self> {
-        let Some(tree) = ready.tree.clone() else {
-            bail!(
-                "no plugins for Slurm {}: its source is not to be had from Debian's archives, and \
-                 plugins over internal headers cannot be built without it. Setup and the tests of the \
-                 harness work with {}. With a source tree of that version: \
-                 cargo xtask build --slurm-src <folder with META>",
-                ready.root.slurm,
-                ready.release.name
-            );
-        };
         Self {
-            tree,
+            version: ready.root.slurm,
+            tree: ready.tree.clone(),
             include: Some(ready.root.include()),
         }
         .checked()
@@ -140,20 +133,29 @@ impl Target {
 
     /// The Slurm version.
     pub(crate) fn version(&self) -> Version {
-        self.tree.version
+        self.version
+    }
+
+    /// The plugins that are built for it.
+    pub(crate) fn plugins(&self) -> Vec<&'static Plugin> {
+        plugins::of(self.version, self.has_source())
+    }
+
+    /// Whether plugins over internal headers are among them.
+    pub(crate) fn has_source(&self) -> bool {
+        self.tree.is_some()
     }
 
     /// Stops a build of which the source is not the daemons' own: a plugin built so would corrupt
     /// their memory.
     fn checked(self) -> Result<Self> {
-        let version = self.tree.version;
-        if let Some(include) = &self.include {
-            let daemon = Version::of_headers(include)?;
+        if let (Some(include), Some(tree)) = (&self.include, &self.tree) {
+            let (version, daemon) = (tree.version, Version::of_headers(include)?);
             if daemon != version {
                 bail!(
                     "the source tree {} is Slurm {version}, but the daemons' headers in {} are \
                      Slurm {daemon}: build from the source of the very version that runs",
-                    self.tree.src.display(),
+                    tree.src.display(),
                     include.display()
                 );
             }
@@ -172,7 +174,12 @@ fn own_target(paths: &Paths, own: Own) -> Result<Target> {
     if include.is_none() {
         eprintln!("{}", not_compared(tree.version));
     }
-    Target { tree, include }.checked()
+    Target {
+        version: tree.version,
+        tree: Some(tree),
+        include,
+    }
+    .checked()
 }
 
 /// What a person must know who builds where there are no daemons' headers.
@@ -212,7 +219,7 @@ pub(crate) fn plugins_for(
 ) -> Result<PathBuf> {
     let version = target.version();
     let suffix = if how.fault { "-fault" } else { "" };
-    let plugins = plugins::of(version);
+    let plugins = target.plugins();
     let step = progress.step(
         &format!("build-{version}{suffix}"),
         format!(
@@ -241,29 +248,31 @@ pub(crate) fn plugins_for(
     let dir = paths.dist().join(format!("{version}{suffix}"));
     let earlier = fs::read_to_string(dir.join(BUILT_FROM)).ok();
     collect(&plugins, version, &out.join(profile(how.debug)), &dir)?;
-    fsx::write_atomic(&dir.join(BUILT_FROM), from_note(&target.tree))?;
+    let from = from_note(target);
+    fsx::write_atomic(&dir.join(BUILT_FROM), &from)?;
     step.done();
     if let Some(earlier) = earlier
-        && let Some(note) = replaced(&earlier, &target.tree)
+        && let Some(note) = replaced(&earlier, &from, version)
     {
         eprintln!("note: in {} {note}", paths.short(&dir).display());
     }
     Ok(dir)
 }
 
-/// Which tree plugins were built from, as kept beside them.
-fn from_note(tree: &Tree) -> String {
-    format!("{}\n", tree.src.display())
+/// What plugins were built from, as kept beside them.
+fn from_note(target: &Target) -> String {
+    let from = target.tree.as_ref().map(|tree| tree.src.as_path());
+    let from = from.or(target.include.as_deref());
+    format!("{}\n", from.unwrap_or(Path::new("nothing")).display())
 }
 
 /// What to tell when plugins of one version were built from another tree before.
-fn replaced(earlier: &str, tree: &Tree) -> Option<String> {
-    (earlier != from_note(tree)).then(|| {
+fn replaced(earlier: &str, now: &str, version: Version) -> Option<String> {
+    (earlier != now).then(|| {
         format!(
-            "the plugins built from {} are replaced by those from {}, both Slurm {}",
+            "the plugins built from {} are replaced by those from {}, both Slurm {version}",
             earlier.trim(),
-            tree.src.display(),
-            tree.version
+            now.trim(),
         )
     })
 }
@@ -274,9 +283,13 @@ pub(crate) fn cargo_for(paths: &Paths, target: &Target, verb: &str, out: &Path) 
         .arg(verb)
         .arg("--target-dir")
         .arg(out)
-        .env("SLURM_SRC", &target.tree.src)
-        .env("SLURM_BUILD", &target.tree.build)
         .hint("the log has the compiler's messages");
+    let cmd = match &target.tree {
+        Some(tree) => cmd
+            .env("SLURM_SRC", &tree.src)
+            .env("SLURM_BUILD", &tree.build),
+        None => cmd.without_env("SLURM_SRC").without_env("SLURM_BUILD"),
+    };
     match &target.include {
         Some(include) => cmd.env("SLURM_INCLUDE", include),
         None => cmd.without_env("SLURM_INCLUDE"),
@@ -398,14 +411,23 @@ mod tests {
 
     #[test]
     fn plugins_of_another_tree_are_not_replaced_in_silence() {
-        let tree = |src: &str| Tree {
-            src: src.into(),
-            build: "/build".into(),
-            version: Version::parse("24.11.5").unwrap(),
+        let version = Version::parse("24.11.5").unwrap();
+        let note = |src: &str| {
+            from_note(&Target {
+                version,
+                tree: Some(Tree {
+                    src: src.into(),
+                    build: "/build".into(),
+                    version,
+                }),
+                include: None,
+            })
         };
-        let note = from_note(&tree("/archive"));
-        assert_eq!(replaced(&note, &tree("/archive")), None);
-        let told = replaced(&note, &tree("/own")).unwrap();
+        assert_eq!(
+            replaced(&note("/archive"), &note("/archive"), version),
+            None
+        );
+        let told = replaced(&note("/archive"), &note("/own"), version).unwrap();
         for part in ["/archive", "/own", "24.11.5"] {
             assert!(told.contains(part), "{part} is not in {told}");
         }
@@ -426,13 +448,17 @@ mod tests {
             "#define SLURM_VERSION_NUMBER 0x180b05\n",
         )
         .unwrap();
-        let target = |version| Target {
-            tree: Tree {
-                src: "/src".into(),
-                build: "/build".into(),
-                version: Version::parse(version).unwrap(),
-            },
-            include: Some(dir.path().to_owned()),
+        let target = |version| {
+            let version = Version::parse(version).unwrap();
+            Target {
+                version,
+                tree: Some(Tree {
+                    src: "/src".into(),
+                    build: "/build".into(),
+                    version,
+                }),
+                include: Some(dir.path().to_owned()),
+            }
         };
         target("24.11.5").checked().unwrap();
         let error = target("24.11.4").checked().unwrap_err().to_string();

@@ -11,11 +11,10 @@ use crate::build::{self, How, Target};
 use crate::fsx;
 use crate::links::{Moves, relink};
 use crate::paths::Paths;
-use crate::plugins;
+use crate::plugins::Plugin;
 use crate::release::{self, Release};
 use crate::setup;
 use crate::step::Progress;
-use crate::version::Version;
 
 /// Build the release tarballs: target/dist/sgpu-VERSION-slurm-SLURM.tar.gz.
 ///
@@ -54,7 +53,7 @@ pub(crate) fn main(args: &Args) -> Result<()> {
         let dir = build::plugins_for(&paths, target, How::default(), &progress)?;
         let step = progress.step("dist", format!("packing for Slurm {version}"));
         let name = format!("sgpu-{}-slurm-{version}", env!("CARGO_PKG_VERSION"));
-        let files = contents(&paths.workspace, version, &dir)?;
+        let files = contents(&paths.workspace, &target.plugins(), &dir)?;
         let bytes = pack(&name, &files, date)?;
         let file = format!("{name}.tar.gz");
         fsx::write_atomic(&paths.dist().join(&file), &bytes)?;
@@ -83,11 +82,11 @@ const SUMMARY: &str = "SUMMARY.md";
 type Entry = (String, Vec<u8>, u32);
 
 /// Everything that goes in, in the order of names.
-fn contents(workspace: &Path, version: Version, plugins: &Path) -> Result<Vec<Entry>> {
+fn contents(workspace: &Path, plugins: &[&Plugin], dir: &Path) -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
-    for plugin in plugins::of(version) {
+    for plugin in plugins {
         let name = format!("lib/slurm/{}", plugin.file);
-        entries.push((name, read(&plugins.join(plugin.file))?, 0o755));
+        entries.push((name, read(&dir.join(plugin.file))?, 0o755));
     }
     let mut moves = Moves::new();
     for extra in EXTRA {
@@ -166,6 +165,7 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::version::Version;
 
     fn names(bytes: &[u8]) -> Vec<String> {
         let mut tar = tar::Archive::new(flate2::read::GzDecoder::new(bytes));
@@ -179,11 +179,11 @@ mod tests {
     fn an_archive_has_plugins_licence_and_docs_whose_links_work() {
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let version = Version::parse("24.11.5").unwrap();
-        for plugin in plugins::of(version) {
+        let plugins = crate::plugins::of(Version::parse("24.11.5").unwrap(), true);
+        for plugin in &plugins {
             fs::write(dir.path().join(plugin.file), "ELF").unwrap();
         }
-        let entries = contents(workspace, version, dir.path()).unwrap();
+        let entries = contents(workspace, &plugins, dir.path()).unwrap();
         let listed = names(&pack("top", &entries, 0).unwrap());
         for name in [
             "LICENSE",

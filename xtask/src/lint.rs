@@ -4,7 +4,6 @@ use anyhow::Result;
 
 use crate::build::{self, Target};
 use crate::paths::Paths;
-use crate::plugins;
 use crate::release;
 use crate::setup;
 use crate::step::Progress;
@@ -45,17 +44,18 @@ pub(crate) fn main(_: &Args) -> Result<()> {
             .run(&step)?;
         step.done();
     }
-    for one in ready.iter().filter(|one| one.tree.is_some()) {
+    for one in &ready {
         let target = Target::of(one)?;
         let version = target.version();
         let name = format!("lint-{version}");
         let step = progress.step(&name, format!("lints, with Slurm {version}"));
         let out = paths.target().join(format!("slurm-{version}"));
         let mut cmd = build::cargo_for(&paths, &target, "clippy", &out);
-        for plugin in plugins::of(version) {
+        for plugin in target.plugins() {
             cmd = cmd.args(["-p", plugin.package]);
         }
-        for room in ["gres-gpu-driver", "slurm-plugin", "slurm-headers"] {
+        let driver = target.has_source().then_some("gres-gpu-driver");
+        for room in ["slurm-plugin", "slurm-headers"].into_iter().chain(driver) {
             cmd = cmd.args(["-p", room]);
         }
         cmd.args(["--", "-D", "warnings"]).run(&step)?;

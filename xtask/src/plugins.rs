@@ -11,6 +11,17 @@ pub(crate) struct Plugin {
     pub(crate) file: &'static str,
     /// The first release that knows the plugin.
     pub(crate) since: (u8, u8),
+    /// What it is built over.
+    pub(crate) headers: Headers,
+}
+
+/// Which of Slurm's headers a plugin needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Headers {
+    /// Those of the release's source tree.
+    Internal,
+    /// Those that Slurm installs.
+    Public,
 }
 
 const PLUGINS: [Plugin; 7] = [
@@ -18,45 +29,53 @@ const PLUGINS: [Plugin; 7] = [
         package: "gpu-nvml",
         file: "gpu_nvml.so",
         since: (22, 5),
+        headers: Headers::Internal,
     },
     // AutoDetect=nvidia came with 24.11.
     Plugin {
         package: "gpu-nvidia",
         file: "gpu_nvidia.so",
         since: (24, 11),
+        headers: Headers::Internal,
     },
     Plugin {
         package: "gpu-generic",
         file: "gpu_generic.so",
         since: (22, 5),
+        headers: Headers::Internal,
     },
     Plugin {
         package: "acct-gather-energy-sgpu",
         file: "acct_gather_energy_sgpu.so",
         since: (22, 5),
+        headers: Headers::Internal,
     },
     Plugin {
         package: "spank-sgpu-bind",
         file: "spank_sgpu_bind.so",
         since: (22, 5),
+        headers: Headers::Public,
     },
     Plugin {
         package: "spank-sgpu-env",
         file: "spank_sgpu_env.so",
         since: (22, 5),
+        headers: Headers::Public,
     },
     Plugin {
         package: "spank-sgpu-ckpt",
         file: "spank_sgpu_ckpt.so",
         since: (22, 5),
+        headers: Headers::Public,
     },
 ];
 
-/// The plugins of a Slurm version.
-pub(crate) fn of(version: Version) -> Vec<&'static Plugin> {
+/// The plugins of a Slurm version; those over public headers alone where its source is not to be had.
+pub(crate) fn of(version: Version, with_source: bool) -> Vec<&'static Plugin> {
     PLUGINS
         .iter()
         .filter(|plugin| version.at_least(plugin.since.0, plugin.since.1))
+        .filter(|plugin| with_source || plugin.headers == Headers::Public)
         .collect()
 }
 
@@ -69,7 +88,7 @@ mod tests {
     #[test]
     fn each_release_gets_its_plugins() {
         let files = |version| -> Vec<_> {
-            of(Version::parse(version).unwrap())
+            of(Version::parse(version).unwrap(), true)
                 .iter()
                 .map(|plugin| plugin.file)
                 .collect()
@@ -77,6 +96,13 @@ mod tests {
         assert!(!files("22.05.8").contains(&"gpu_nvidia.so"));
         assert_eq!(files("24.11.5").len(), PLUGINS.len());
         assert_eq!(files("26.05.0").len(), PLUGINS.len());
+        let public = of(Version::parse("26.05.0").unwrap(), false);
+        assert!(
+            public
+                .iter()
+                .all(|plugin| plugin.file.starts_with("spank_"))
+        );
+        assert_eq!(public.len(), 3);
     }
 
     #[test]

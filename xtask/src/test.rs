@@ -236,7 +236,7 @@ pub(crate) fn prepare(paths: &Paths, releases: &[&'static Release], faults: &[bo
     let ready = setup::ensure(paths, releases)?;
     let progress = Progress::new(1 + faults.len() * ready.len(), paths.logs());
     build::fake_nvml(paths, &progress)?;
-    for one in ready.iter().filter(|one| one.tree.is_some()) {
+    for one in &ready {
         let target = Target::of(one)?;
         for fault in faults {
             let how = How {
