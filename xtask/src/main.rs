@@ -34,6 +34,7 @@ mod source;
 mod step;
 mod sudo;
 mod test;
+mod torch;
 mod version;
 
 use std::process::ExitCode;

@@ -38,7 +38,8 @@ const PACKAGES: [&str; 14] = [
 /// Packages that not every suite has.
 const OPTIONAL: [&str; 2] = ["slurmrestd", "slurm-wlm-jwt-plugin"];
 
-const STAMP: &str = ".sgpu-root";
+/// The file that says what a root is; only a complete one has it.
+pub(crate) const STAMP: &str = ".sgpu-root";
 
 /// A complete root.
 #[derive(Clone, Debug)]
@@ -146,7 +147,7 @@ fn bootstrap(
 }
 
 /// Namespaces of its own, so that no mount and no process outlives debootstrap.
-const ISOLATED: [&str; 9] = [
+pub(crate) const ISOLATED: [&str; 9] = [
     "setpriv",
     "--pdeathsig",
     "KILL",
@@ -159,7 +160,7 @@ const ISOLATED: [&str; 9] = [
 ];
 
 /// debootstrap reads proxies from the environment only, apt from its own settings too.
-fn with_proxy(cmd: Cmd) -> Cmd {
+pub(crate) fn with_proxy(cmd: Cmd) -> Cmd {
     let mut outer = vec![
         "env".to_owned(),
         "DEBIAN_FRONTEND=noninteractive".to_owned(),

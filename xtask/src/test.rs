@@ -13,6 +13,7 @@ use crate::run::Cmd;
 use crate::setup;
 use crate::step::{Progress, seconds};
 use crate::sudo;
+use crate::torch;
 
 /// Run every test: those without Slurm, and those on real Slurm daemons.
 ///
@@ -52,7 +53,8 @@ pub(crate) fn main(args: &Args) -> Result<()> {
     if !selected.daemons.is_empty() {
         sudo::ready("to make clusters")?;
         stages.run("setup and build", || {
-            prepare(&paths, &releases, &[false, true])
+            prepare(&paths, &releases, &[false, true])?;
+            prepare_frameworks(&paths, &releases, &selected)
         })?;
     }
     if !selected.plain.is_empty() {
@@ -86,6 +88,9 @@ pub(crate) fn main(args: &Args) -> Result<()> {
     eprintln!("\ntests passed: {}", stages.summary());
     Ok(())
 }
+
+/// The suite that runs PyTorch.
+const FRAMEWORKS: &str = "frameworks";
 
 /// What is run: cargo's words for each of its runs, and the filter of test names.
 #[derive(Debug, Default)]
@@ -245,6 +250,25 @@ pub(crate) fn prepare(paths: &Paths, releases: &[&'static Release], faults: &[bo
             };
             build::plugins_for(paths, &target, how, &progress)?;
         }
+    }
+    Ok(())
+}
+
+/// Makes the roots with PyTorch, if tests that need them are run.
+fn prepare_frameworks(
+    paths: &Paths,
+    releases: &[&'static Release],
+    selected: &Selected,
+) -> Result<()> {
+    let all_suites = |words: &[String]| {
+        words.iter().any(|word| word == "suites") && !words.contains(&"--test".to_owned())
+    };
+    let needed = selected
+        .daemons
+        .iter()
+        .any(|words| all_suites(words) || words.iter().any(|word| word == FRAMEWORKS));
+    if needed {
+        torch::ensure(paths, &setup::ensure(paths, releases)?)?;
     }
     Ok(())
 }

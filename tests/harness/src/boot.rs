@@ -36,7 +36,7 @@ impl Cluster {
     }
 
     pub(crate) fn dry(builder: Builder) -> Result<Self> {
-        let root = Root::open(builder.release)?;
+        let root = builder.root()?;
         let mut allowed = Allowed::stock()?;
         builder
             .allowed

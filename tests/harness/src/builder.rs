@@ -29,6 +29,7 @@ const DEFAULT_HWLOC: &str = "pack:2 numa:1 core:4 pu:1";
 #[must_use = "nothing runs before `start`"]
 pub struct Builder {
     pub(crate) release: Release,
+    pub(crate) torch: bool,
     pub(crate) nodes: usize,
     pub(crate) node_prefix: Option<String>,
     pub(crate) hwloc: Option<String>,
@@ -54,6 +55,7 @@ impl Builder {
     pub(crate) fn new(release: Release) -> Self {
         Self {
             release,
+            torch: false,
             nodes: 1,
             node_prefix: None,
             hwloc: None,
@@ -73,6 +75,21 @@ impl Builder {
             slurmd_env: Vec::new(),
             allowed: Vec::new(),
             boot_deadline: Duration::from_secs(60),
+        }
+    }
+
+    /// Machines with PyTorch.
+    pub fn torch(mut self) -> Self {
+        self.torch = true;
+        self
+    }
+
+    /// The root that the machines are made from.
+    pub(crate) fn root(&self) -> Result<Root> {
+        if self.torch {
+            Root::open_with_torch(self.release)
+        } else {
+            Root::open(self.release)
         }
     }
 

@@ -36,13 +36,25 @@ impl Root {
     /// # Errors
     /// When `cargo xtask setup` has not made it, or it holds another release.
     pub fn open(release: Release) -> Result<Self> {
+        Self::open_kind(release, "")
+    }
+
+    /// The release's root with PyTorch in it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); `cargo xtask test frameworks` makes it.
+    pub fn open_with_torch(release: Release) -> Result<Self> {
+        Self::open_kind(release, "-torch")
+    }
+
+    fn open_kind(release: Release, kind: &str) -> Result<Self> {
         let chosen = std::env::var_os("SGPU_ROOTS").is_some();
-        Self::open_in(&paths::roots()?, release, chosen)
+        Self::open_in(&paths::roots()?, release, kind, chosen)
     }
 
     /// A root that somebody chose needs no stamp.
-    fn open_in(roots: &Path, release: Release, chosen: bool) -> Result<Self> {
-        let path = roots.join(release.suite());
+    fn open_in(roots: &Path, release: Release, kind: &str, chosen: bool) -> Result<Self> {
+        let path = roots.join(format!("{}{kind}", release.suite()));
         if path.join("usr/sbin/slurmd").symlink_metadata().is_err()
             || !(chosen || path.join(".sgpu-root").is_file())
         {
@@ -137,7 +149,7 @@ mod tests {
     #[test]
     fn without_a_root_the_error_says_what_to_run() {
         let error =
-            Root::open_in(Path::new("/nonexistent"), Release::Slurm24_11, false).unwrap_err();
+            Root::open_in(Path::new("/nonexistent"), Release::Slurm24_11, "", false).unwrap_err();
         let text = error.to_string();
         assert!(
             text.contains("24.11") && text.contains("run `cargo xtask setup`"),
