@@ -4,6 +4,9 @@ use slurm_text::hostlist;
 
 use super::Facts;
 
+/// As many as a heterogeneous job may have (`MAX_HET_JOB_COMPONENTS` in slurm.h).
+const MOST_COMPONENTS: u32 = 128;
+
 /// MASTER_ADDR: the user's own, else the site's template, else the host of rank 0.
 pub(super) fn master_addr(facts: &Facts<'_>) -> Result<String, String> {
     if let Some(own) = facts.own("MASTER_ADDR") {
@@ -13,17 +16,39 @@ pub(super) fn master_addr(facts: &Facts<'_>) -> Result<String, String> {
     if !template.contains("{node}") {
         return Ok(template.to_owned());
     }
-    let list = first_nodes(facts).ok_or_else(|| {
-        "nothing is set: Slurm has given the step no SLURM_STEP_NODELIST".to_owned()
-    })?;
-    let node = hostlist::first(&list)
-        .map_err(|why| format!("nothing is set: SLURM_STEP_NODELIST={list}: {why}"))?;
-    Ok(template.replace("{node}", &node))
+    Ok(template.replace("{node}", &host_of_rank_0(facts)?))
 }
 
-/// The list that begins with rank 0's host.
-fn first_nodes(facts: &Facts<'_>) -> Option<String> {
-    facts.var("SLURM_STEP_NODELIST")
+/// The host of rank 0: the first of the step's, which is where Slurm puts task 0.
+fn host_of_rank_0(facts: &Facts<'_>) -> Result<String, String> {
+    let list = facts.var("SLURM_STEP_NODELIST").ok_or_else(|| {
+        "nothing is set: Slurm has given the step no SLURM_STEP_NODELIST".to_owned()
+    })?;
+    if facts.is_heterogeneous() {
+        return first_components(facts, &list).ok_or_else(|| {
+            format!(
+                "nothing is set: which of {list} has task 0 is known by SLURM_JOB_NODELIST_HET_GROUP_0 \
+                 and so on, which the step has not got"
+            )
+        });
+    }
+    hostlist::first(&list)
+        .map_err(|why| format!("nothing is set: SLURM_STEP_NODELIST={list}: {why}"))
+}
+
+/// The first host of a heterogeneous step's first component. srun sorts the step's list
+/// (`_reorder_het_job_recs`), so that it may begin with another's; the components' own lists come in their
+/// order, from sbatch and salloc as `HET_GROUP`, from srun as `PACK_GROUP`.
+fn first_components(facts: &Facts<'_>, step: &str) -> Option<String> {
+    (0..MOST_COMPONENTS)
+        .map_while(|component| {
+            ["HET", "PACK"]
+                .into_iter()
+                .find_map(|word| facts.var(&format!("SLURM_JOB_NODELIST_{word}_GROUP_{component}")))
+        })
+        .filter_map(|list| hostlist::hosts(&list).ok())
+        .flatten()
+        .find(|host| hostlist::contains(step, host) == Ok(true))
 }
 
 /// An address and a port as one text.

@@ -19,7 +19,7 @@ pub struct Facts<'a> {
     pub job_id: u32,
     /// The step.
     pub step_id: u32,
-    /// How often the job was requeued.
+    /// How often the job was requeued; Slurm tells it to batch scripts only, and 0 to other steps.
     pub restart_count: u32,
     /// Number of the step's tasks on this node.
     pub local_tasks: u32,
@@ -121,6 +121,12 @@ impl Facts<'_> {
         } else {
             self.job_id
         }
+    }
+
+    /// How often the job was requeued: a step has it from the batch script that started it.
+    pub(super) fn restarts(&self) -> u32 {
+        self.number("SLURM_RESTART_COUNT")
+            .unwrap_or(self.restart_count)
     }
 
     /// Whether this is the one task that speaks for the step.

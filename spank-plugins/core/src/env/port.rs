@@ -61,7 +61,7 @@ pub(super) fn master_port(facts: &Facts<'_>) -> u16 {
                 facts.taken,
                 facts.common_job_id(),
                 facts.step_id,
-                facts.restart_count,
+                facts.restarts(),
             )
         })
 }

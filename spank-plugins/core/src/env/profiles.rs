@@ -76,7 +76,7 @@ fn torchrun(facts: &Facts<'_>, ranks: &Ranks) -> Result<Vec<(&'static str, Strin
         "{}.{}.{}",
         facts.common_job_id(),
         facts.step_id,
-        facts.restart_count
+        facts.restarts()
     );
     variables.extend([
         ("PET_NODE_RANK", ranks.node_rank.to_string()),

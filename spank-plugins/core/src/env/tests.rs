@@ -272,6 +272,9 @@ fn ports_differ_between_jobs_steps_and_restarts() {
     assert_eq!(port(1001, 0, 0), "64815");
     assert_eq!(port(1000, 1, 0), "61225");
     assert_eq!(port(1000, 0, 1), "64791");
+    // As srun passes it on.
+    let passed = task().with("SLURM_RESTART_COUNT", "1");
+    assert_eq!(passed.gets("MASTER_PORT").as_deref(), Some("64791"));
 }
 
 #[test]
@@ -553,19 +556,44 @@ fn the_sites_variables_are_set_where_they_hold() {
     assert_eq!(task.with("SLURM_LOCALID", "1").notice(), "");
 }
 
-#[test]
-fn a_heterogeneous_step_agrees_on_job_and_port() {
-    // The second component, job 1001 of 1000, with ports of its own: 2 of the step's 6 tasks.
+/// The second component, job 1001 of 1000: 2 of the step's 6 tasks. The first one is on n[3-4], and srun has
+/// sorted the list.
+fn component() -> Task {
     let mut task = task()
         .with("SLURM_STEP_NUM_TASKS", "6")
-        .with("SLURM_STEP_RESV_PORTS", "12009-12010");
+        .with("SLURM_STEP_NODELIST", "n[1,3-4]")
+        .with("SLURM_JOB_NODELIST_HET_GROUP_0", "n[2-4]")
+        .with("SLURM_JOB_NODELIST_HET_GROUP_1", "n1");
     (task.job_id, task.tasks) = (1001, 2);
+    task
+}
+
+#[test]
+fn a_heterogeneous_step_agrees_on_address_and_port() {
+    // Each component has ports of its own.
+    let mut task = component().with("SLURM_STEP_RESV_PORTS", "12009-12010");
+    assert_eq!(task.gets("MASTER_ADDR").as_deref(), Some("n3"));
     assert_eq!(task.gets("MASTER_PORT").as_deref(), Some("64784"));
     assert_eq!(task.gets("WORLD_SIZE").as_deref(), Some("6"));
     // A step in that component alone.
     task.tasks = 6;
     let alone = task.without("SLURM_STEP_RESV_PORTS");
+    assert_eq!(alone.gets("MASTER_ADDR").as_deref(), Some("n1"));
     assert_eq!(alone.gets("MASTER_PORT").as_deref(), Some("64815"));
+}
+
+#[test]
+fn where_it_is_not_known_which_component_is_first_nothing_is_guessed() {
+    let bare = component()
+        .first()
+        .without("SLURM_JOB_NODELIST_HET_GROUP_0")
+        .without("SLURM_JOB_NODELIST_HET_GROUP_1");
+    assert_eq!(bare.set(), NOTHING);
+    assert!(bare.notice().contains("n[1,3-4]"), "{}", bare.notice());
+    let old = bare
+        .with("SLURM_JOB_NODELIST_PACK_GROUP_0", "n[3-4]")
+        .with("SLURM_JOB_NODELIST_PACK_GROUP_1", "n1");
+    assert_eq!(old.gets("MASTER_ADDR").as_deref(), Some("n3"));
 }
 
 #[test]
