@@ -51,7 +51,10 @@ fn read(spank: &Spank<'_>, arguments: &[String]) -> Step {
         .config
         .unwrap_or_else(|| sgpu_config::DEFAULT_PATH.to_owned());
     let sections = sgpu_config::read(Path::new(&path), &node::name()).unwrap_or_else(|error| {
-        log::error(format_args!("{error}; it is left out"));
+        // It has several lines, and the log takes one.
+        let error = error.to_string();
+        let words: Vec<&str> = error.split_whitespace().collect();
+        log::error(format_args!("{}; it is left out", words.join(" ")));
         Default::default()
     });
     Step {
