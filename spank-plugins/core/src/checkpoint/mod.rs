@@ -5,9 +5,11 @@
 //! - [`relay`]: when the relay sends which signal;
 //! - [`target`]: which of a task's processes gets it;
 //! - [`comment`]: the mark of a written checkpoint in a job's Comment;
+//! - [`mark`]: when such a mark is written;
 //! - [`signal`]: signals by name.
 
 pub mod comment;
+pub mod mark;
 pub mod orders;
 pub mod relay;
 pub mod request;
