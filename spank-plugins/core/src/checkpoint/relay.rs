@@ -4,9 +4,9 @@
 //! signal itself, from Slurm's `--signal` or from a user; SIGTERM, by which Slurm preempts. Whichever comes
 //! first tells it, once. What comes behind that is passed on.
 //!
-//! A SIGTERM that tells the program to checkpoint is itself held back for as long as a checkpoint takes, so
-//! that a program without a handler for it gets to the checkpoint; then it is passed on, and a second one at
-//! once. So scancel ends a job as ever, if a little later.
+//! A first SIGTERM is held back until the time that a checkpoint takes is over, so that a program without a
+//! handler for it gets to the checkpoint; then it is passed on, and a second one at once. So scancel ends a job
+//! as ever, if a little later.
 
 use super::orders::Orders;
 use super::signal::Signal;
@@ -45,8 +45,10 @@ pub struct Relay {
     again_until: Option<u64>,
     /// When the SIGTERM that is held back is passed on.
     held_until: Option<u64>,
-    /// The end is near: the clock has struck, or SIGTERM was there. The next SIGTERM means the end.
-    ending: bool,
+    /// The clock has told the program: what comes when that is over is the end.
+    struck: bool,
+    /// SIGTERM was there.
+    termed: bool,
 }
 
 impl Relay {
@@ -66,7 +68,8 @@ impl Relay {
             told: None,
             again_until: None,
             held_until: None,
-            ending: false,
+            struck: false,
+            termed: false,
         }
     }
 
@@ -84,7 +87,7 @@ impl Relay {
     pub fn tick(&mut self, now: u64) -> Vec<Action> {
         let mut actions = Vec::new();
         if self.alarm.take_if(|alarm| *alarm <= now).is_some() {
-            self.ending = true;
+            self.struck = true;
             if !self.told_lately(now) {
                 actions.extend(self.tell(now));
             }
@@ -111,13 +114,7 @@ impl Relay {
             return Vec::new();
         }
         if signal == Signal::TERM {
-            if self.ending || self.told_lately(now) {
-                self.held_until = None;
-                return vec![Action::Pass(signal)];
-            }
-            self.ending = true;
-            self.held_until = Some(now.saturating_add(self.before));
-            return self.tell(now);
+            return self.terminate(now);
         }
         if signal != self.signal {
             return vec![Action::Pass(signal)];
@@ -127,6 +124,23 @@ impl Relay {
         } else {
             self.tell(now)
         }
+    }
+
+    fn terminate(&mut self, now: u64) -> Vec<Action> {
+        let again = std::mem::replace(&mut self.termed, true);
+        let lately = self.told_lately(now);
+        let mut actions = Vec::new();
+        if !again && !lately && !self.struck {
+            actions.extend(self.tell(now));
+        }
+        self.held_until = self
+            .told
+            .map(|told| told.saturating_add(self.before))
+            .filter(|until| !again && *until > now);
+        if self.held_until.is_none() {
+            actions.push(Action::Pass(Signal::TERM));
+        }
+        actions
     }
 
     /// How the delivery went: when nobody was there, it is tried again.
@@ -230,6 +244,23 @@ mod tests {
         relay.delivered(true, 2000);
         assert_eq!(relay.receive(got(15), 2010), [Action::Pass(Signal::TERM)]);
         assert_eq!(relay.tick(2031), []);
+    }
+
+    #[test]
+    fn a_checkpoint_that_is_being_written_is_waited_for() {
+        let mut clock = relay("USR1@120", Some(5000));
+        assert_eq!(clock.tick(4880), TELL);
+        clock.delivered(true, 4880);
+        assert_eq!(clock.receive(got(15), 4890), []);
+        assert_eq!(clock.tick(4999), []);
+        assert_eq!(clock.tick(5000), [Action::Pass(Signal::TERM)]);
+        let mut user = relay("USR1@30", None);
+        assert_eq!(user.receive(got(10), 2000), TELL);
+        user.delivered(true, 2000);
+        assert_eq!(user.receive(got(15), 2010), []);
+        assert_eq!(user.wake_at(2010), Some(2030));
+        assert_eq!(user.receive(got(15), 2011), [Action::Pass(Signal::TERM)]);
+        assert_eq!(user.wake_at(2011), None);
     }
 
     #[test]
