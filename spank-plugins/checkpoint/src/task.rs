@@ -115,7 +115,15 @@ fn environment(spank: &Spank<'_>, orders: &Orders) {
         // One of the batch script's is not this step's.
         None => drop(spank.unsetenv("SGPU_CKPT_FILE")),
     }
-    if let Ok(count) = spank.restart_count() {
-        set("SGPU_RESTART_COUNT", &count.to_string());
-    }
+    set("SGPU_RESTART_COUNT", &restarts(spank).to_string());
+}
+
+/// How often the job was requeued. Slurm's own number is 0 in the steps that srun makes; those have the batch
+/// script's variable.
+fn restarts(spank: &Spank<'_>) -> u32 {
+    spank
+        .getenv("SLURM_RESTART_COUNT")
+        .and_then(|count| count.parse().ok())
+        .or_else(|| spank.restart_count().ok())
+        .unwrap_or(0)
 }

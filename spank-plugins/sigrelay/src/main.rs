@@ -57,7 +57,7 @@ fn run(words: &[&CStr]) -> i32 {
     let texts: Result<Vec<&str>, _> = orders.iter().map(|word| word.to_str()).collect();
     let orders = texts
         .map_err(|error| error.to_string())
-        .and_then(|texts| Orders::parse(texts));
+        .and_then(Orders::parse);
     match (orders, command.is_empty()) {
         (Ok(orders), false) => match Task::start(command) {
             Ok(task) => watch::to_the_end(task, &orders),
