@@ -605,3 +605,52 @@ fn an_arrays_tasks_are_marked_singly() {
         cluster.stop().unwrap();
     });
 }
+
+/// A terminal's ^C reaches the program once, and the terminal is its own.
+#[test]
+fn a_terminal_stays_the_tasks_own() {
+    on_each_release(|release| {
+        // The test's terminal has no size.
+        let cluster = start(builder(release).allow_log("SLURM_PTY_WIN_"));
+        let type_and_look = r#"
+import os, select, sys, time
+pid, fd = os.forkpty()
+if pid == 0:
+    os.execvp("srun", ["srun", "--pty", sys.argv[1], "bash", "-c", sys.argv[2]])
+seen = b""
+typed = False
+end = time.time() + 40
+while time.time() < end:
+    if select.select([fd], [], [], 0.2)[0]:
+        try:
+            more = os.read(fd, 4096)
+        except OSError:
+            break
+        if not more:
+            break
+        seen += more
+    if not typed and b"ready" in seen:
+        typed = True
+        time.sleep(0.5)
+        os.write(fd, b"\x03")
+print(seen.decode().replace("\r", ""), "ended", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"#;
+        std::fs::write(home(&cluster, "typist.py"), type_and_look).unwrap();
+        let script = "trap 'echo caught' INT; tty >/dev/null && echo on a tty; echo ready; \
+                      for i in 1 2 3 4 5 6 7 8; do sleep 0.3; done; exit 5";
+        let [without, with] = ["off", "USR1@30"].map(|value| {
+            let option = format!("--checkpoint-signal={value}");
+            as_alice(&cluster, "python3", &["typist.py", &option, script])
+                .ok()
+                .unwrap()
+                .stdout
+        });
+        assert_eq!(without.matches("caught").count(), 1, "{without}");
+        assert!(
+            without.contains("on a tty") && without.contains("ended 5"),
+            "{without}"
+        );
+        assert_eq!(with, without);
+        cluster.stop().unwrap();
+    });
+}
