@@ -326,20 +326,25 @@ fn a_preempted_job_is_told_and_knows_its_restarts() {
             builder(release)
                 // The first run's srun is gone when its task ends.
                 .allow_log("Failed to send MESSAGE_TASK_EXIT|Zero Bytes were transmitted")
-                .slurm_conf_extra("PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE")
-                .slurm_conf_extra(
-                    "PartitionName=low Nodes=ALL Default=YES PriorityTier=1 GraceTime=8 State=UP\n\
-                     PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF State=UP",
-                ),
+                .accounting(true)
+                .slurm_conf_extra("PreemptType=preempt/qos\nPreemptMode=REQUEUE"),
         );
+        for words in [
+            "add qos low GraceTime=8 PreemptMode=requeue",
+            "add qos high Preempt=low Priority=10",
+            "modify user alice set qos+=low,high",
+        ] {
+            let words = std::iter::once("-i").chain(words.split(' '));
+            cluster.run("sacctmgr", words).unwrap().ok().unwrap();
+        }
         let id = job(
             &cluster,
-            &["--requeue", "--exclusive", "--open-mode=append"],
+            &["-qlow", "--requeue", "--exclusive"],
             "srun --checkpoint-signal=USR1@60 bash -c 'python3 train.py a; true'",
         );
         wait_said(&cluster, "a", "ready", 1);
         assert_eq!(times(&cluster, "a", "main", "RESTARTS=0"), 1);
-        let high = job(&cluster, &["-phigh", "--exclusive"], "sleep 2");
+        let high = job(&cluster, &["-qhigh", "--exclusive"], "sleep 2");
         wait_said(&cluster, "a", "SIGUSR1", 1);
         // 22.05 requeues no job that ends by itself within the grace. From 24.05 on Slurm does; there a job that
         // does not is requeued twice: Slurm forgets to take GRACE_PREEMPT off it.
