@@ -95,11 +95,10 @@ impl Relay {
         if self.held_until.take_if(|until| *until <= now).is_some() {
             actions.push(Action::Pass(Signal::TERM));
         }
-        if self.again_until.take_if(|until| *until <= now).is_none()
-            && self.again_until.is_some()
-            && actions.is_empty()
-        {
-            actions.push(Action::Deliver(self.forward));
+        match self.again_until {
+            Some(until) if until <= now => self.again_until = None,
+            Some(_) if actions.is_empty() => actions.push(Action::Deliver(self.forward)),
+            _ => {}
         }
         actions
     }
