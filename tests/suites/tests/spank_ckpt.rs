@@ -659,3 +659,31 @@ print(seen.decode().replace("\r", ""), "ended", os.waitstatus_to_exitcode(os.wai
         cluster.stop().unwrap();
     });
 }
+
+/// With the build of which every hook panics.
+#[test]
+fn a_fault_of_ours_costs_a_job_nothing() {
+    on_each_release(|release| {
+        let cluster = start(builder(release).allow_log("sgpu.*: internal fault"));
+        let fault = harness::dist()
+            .join(format!("{}-fault", cluster.version()))
+            .join("spank_sgpu_ckpt.so");
+        std::fs::copy(fault, cluster.opt().join("fault.so")).unwrap();
+        cluster
+            .write_etc("plugstack.conf", "required /opt/sgpu/fault.so\n")
+            .unwrap();
+        let said = as_alice(&cluster, "srun", &["-n2", "sh", "-c", "echo ran"])
+            .ok()
+            .unwrap();
+        assert_eq!(said.stdout, "ran\nran\n");
+        let id = job(&cluster, &[], "exit 3");
+        wait_state(&cluster, id, "FAILED");
+        assert_eq!(cluster.job_field(id, "ExitCode").unwrap(), "3:0");
+        assert!(
+            cluster
+                .slurmd_log(cluster.node(1))
+                .contains("internal fault")
+        );
+        cluster.stop().unwrap();
+    });
+}
