@@ -41,6 +41,11 @@ sys.exit(0)
 
 const PLUGSTACK: &str = "optional spank_sgpu_ckpt.so\n";
 
+/// What daemons log when a job is ended from outside: its srun is gone before its task, perhaps while slurmctld
+/// answers it.
+const SRUN_IS_GONE: &str = "Failed to send MESSAGE_TASK_EXIT|Zero Bytes were transmitted|\
+                            Unexpected missing socket error";
+
 fn builder(release: Release) -> Builder {
     Cluster::builder(release)
         .plugins(Plugins::Ours)
@@ -288,8 +293,7 @@ fn a_task_ends_as_it_does_without_a_relay() {
 #[test]
 fn scancel_ends_a_job() {
     on_each_release(|release| {
-        // The batch script's srun is gone when its task ends.
-        let cluster = start(builder(release).allow_log("Failed to send MESSAGE_TASK_EXIT"));
+        let cluster = start(builder(release).allow_log(SRUN_IS_GONE));
         // USR1 has a handler, TERM has none: TERM is passed on when the two seconds are over.
         let id = job(
             &cluster,
@@ -324,8 +328,7 @@ fn a_preempted_job_is_told_and_knows_its_restarts() {
     on_each_release(|release| {
         let cluster = start(
             builder(release)
-                // The first run's srun is gone when its task ends.
-                .allow_log("Failed to send MESSAGE_TASK_EXIT|Zero Bytes were transmitted")
+                .allow_log(SRUN_IS_GONE)
                 .accounting(true)
                 .slurm_conf_extra("PreemptType=preempt/qos\nPreemptMode=REQUEUE"),
         );
