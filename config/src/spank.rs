@@ -145,6 +145,8 @@ pub struct Checkpoint {
     pub signal: Option<String>,
     /// Where the program lies that waits for the signal beside the task.
     pub relay: Option<String>,
+    /// The shortest time between two marks of `sgpu-ckpt mark`, in seconds.
+    pub mark_every_minimum: Option<u64>,
 }
 
 impl Checkpoint {
@@ -154,6 +156,7 @@ impl Checkpoint {
         Self {
             signal: self.signal.or(below.signal),
             relay: self.relay.or(below.relay),
+            mark_every_minimum: self.mark_every_minimum.or(below.mark_every_minimum),
         }
     }
 }

@@ -10,13 +10,13 @@ use crate::elf;
 use crate::fsx;
 use crate::os;
 use crate::paths::Paths;
-use crate::plugins::{self, Plugin};
+use crate::plugins::{self, PROGRAMS, Plugin, Program};
 use crate::release::{self, RELEASES, Release};
 use crate::rootfs::Root;
 use crate::run::Cmd;
 use crate::setup::{self, Ready};
 use crate::source::{Own, Tree};
-use crate::step::Progress;
+use crate::step::{Progress, Step};
 use crate::version::Version;
 
 /// What Slurm's daemons need of a plugin's linking; see .cargo/config.toml.
@@ -223,8 +223,9 @@ pub(crate) fn plugins_for(
     let step = progress.step(
         &format!("build-{version}{suffix}"),
         format!(
-            "building {} plugins for Slurm {version}{}",
+            "building {} plugins and {} programs for Slurm {version}{}",
             plugins.len(),
+            PROGRAMS.len(),
             if how.fault { ", with faults" } else { "" }
         ),
     );
@@ -248,6 +249,10 @@ pub(crate) fn plugins_for(
     let dir = paths.dist().join(format!("{version}{suffix}"));
     let earlier = fs::read_to_string(dir.join(BUILT_FROM)).ok();
     collect(&plugins, version, &out.join(profile(how.debug)), &dir)?;
+    for program in &PROGRAMS {
+        let made = self::program(paths, program, how, &step)?;
+        fsx::copy_atomic(&made, &dir.join(program.package))?;
+    }
     let from = from_note(target);
     fsx::write_atomic(&dir.join(BUILT_FROM), &from)?;
     step.done();
@@ -307,6 +312,27 @@ fn collect(plugins: &[&Plugin], version: Version, from: &Path, to: &Path) -> Res
         fsx::copy_atomic(&made(plugin), &to.join(plugin.file))?;
     }
     Ok(())
+}
+
+/// Builds a program and gives the file.
+fn program(paths: &Paths, program: &Program, how: How, step: &Step<'_>) -> Result<PathBuf> {
+    let out = paths.target().join("programs");
+    let mut cmd = cargo(paths)
+        .args(["rustc", "-p", program.package, "--target-dir"])
+        .arg(&out)
+        .hint("the log has the compiler's messages");
+    if !how.debug {
+        cmd = cmd.arg("--release");
+    }
+    if program.is_static {
+        cmd = cmd.args(["--", "-C", "target-feature=+crt-static"]);
+    }
+    cmd.run(step)?;
+    let made = out.join(profile(how.debug)).join(program.package);
+    if program.is_static {
+        elf::check_static(&made)?;
+    }
+    Ok(made)
 }
 
 /// Builds the fake NVML and puts it under the names that programs look for.

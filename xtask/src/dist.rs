@@ -11,14 +11,14 @@ use crate::build::{self, How, Target};
 use crate::fsx;
 use crate::links::{Moves, relink};
 use crate::paths::Paths;
-use crate::plugins::Plugin;
+use crate::plugins::{PROGRAMS, Plugin};
 use crate::release::{self, Release};
 use crate::setup;
 use crate::step::Progress;
 
 /// Build the release tarballs: target/dist/sgpu-VERSION-slurm-SLURM.tar.gz.
 ///
-/// One for each Slurm release, with the plugins, the licence, the README, the docs, and man pages and
+/// One for each Slurm release, with the plugins and programs, the licence, the README, the docs, and man pages and
 /// completions where there are any; and SHA256SUMS over them. The same sources give the same bytes
 /// (file dates are SOURCE_DATE_EPOCH, or the last commit's).
 #[derive(clap::Args, Debug)]
@@ -87,6 +87,10 @@ fn contents(workspace: &Path, plugins: &[&Plugin], dir: &Path) -> Result<Vec<Ent
     for plugin in plugins {
         let name = format!("lib/slurm/{}", plugin.file);
         entries.push((name, read(&dir.join(plugin.file))?, 0o755));
+    }
+    for program in &PROGRAMS {
+        let name = format!("{}/{}", program.folder, program.package);
+        entries.push((name, read(&dir.join(program.package))?, 0o755));
     }
     let mut moves = Moves::new();
     for extra in EXTRA {
@@ -183,6 +187,9 @@ mod tests {
         for plugin in &plugins {
             fs::write(dir.path().join(plugin.file), "ELF").unwrap();
         }
+        for program in &PROGRAMS {
+            fs::write(dir.path().join(program.package), "ELF").unwrap();
+        }
         let entries = contents(workspace, &plugins, dir.path()).unwrap();
         let listed = names(&pack("top", &entries, 0).unwrap());
         for name in [
@@ -196,6 +203,8 @@ mod tests {
             "doc/limits.md",
             "lib/slurm/gpu_nvml.so",
             "lib/slurm/acct_gather_energy_sgpu.so",
+            "lib/slurm/sgpu-sigrelay",
+            "bin/sgpu-ckpt",
         ] {
             let name = format!("top/{name}");
             assert!(listed.contains(&name), "{name} is not in {listed:?}");

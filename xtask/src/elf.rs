@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use object::elf;
-use object::read::elf::{Dyn, ElfFile64};
+use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
 use object::{Object, ObjectSection, ObjectSymbol};
 
 use crate::version::Version;
@@ -56,6 +56,27 @@ fn check(data: &[u8], version: Version) -> Result<()> {
             "it is linked to resolve every symbol when opened (BIND_NOW); Slurm's daemons lack some \
              of them. `-C relro-level=partial` did not reach rustc: is a linker flag (-z now) set \
              in RUSTFLAGS or in a cargo configuration?"
+        );
+    }
+    Ok(())
+}
+
+/// Checks that a program needs no shared library.
+pub(crate) fn check_static(path: &Path) -> Result<()> {
+    let data = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let file: ElfFile64<'_> = ElfFile64::parse(&*data).context("not a 64-bit ELF file")?;
+    let endian = file.endian();
+    let segments = file
+        .elf_header()
+        .program_headers(endian, &*data)
+        .context("unreadable program headers")?;
+    if segments
+        .iter()
+        .any(|segment| segment.p_type(endian) == elf::PT_INTERP)
+    {
+        bail!(
+            "{} asks for a dynamic linker, which a container may not have",
+            path.display()
         );
     }
     Ok(())

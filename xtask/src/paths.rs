@@ -11,7 +11,8 @@
 //!   logs/<step>.log                what each step printed
 //!   slurm/<version>/{src,build}    Slurm's source, and its configured build folder
 //!   slurm-<version>[-fault]/       cargo's target dir of that release
-//!   dist/<version>[-fault]/*.so    plugins
+//!   programs/                      cargo's target dir of the programs beside the plugins
+//!   dist/<version>[-fault]/        plugins, and programs beside them
 //!   dist/fake-nvml/                libnvidia-ml.so.1 and the link libnvidia-ml.so
 //! ```
 

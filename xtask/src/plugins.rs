@@ -1,4 +1,5 @@
-//! The plugins that are built for each Slurm release: the one table of them.
+//! The plugins that are built for each Slurm release, and the programs that go with them: the one table of
+//! both.
 
 use crate::version::Version;
 
@@ -70,6 +71,32 @@ const PLUGINS: [Plugin; 7] = [
     },
 ];
 
+/// A program. It is the same for each Slurm release.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Program {
+    /// The cargo package, and the file.
+    pub(crate) package: &'static str,
+    /// Its folder in a tarball.
+    pub(crate) folder: &'static str,
+    /// Linked without shared libraries, since it runs in users' containers.
+    pub(crate) is_static: bool,
+}
+
+/// All programs.
+pub(crate) const PROGRAMS: [Program; 2] = [
+    // Its plugin looks for it beside itself.
+    Program {
+        package: "sgpu-sigrelay",
+        folder: "lib/slurm",
+        is_static: true,
+    },
+    Program {
+        package: "sgpu-ckpt",
+        folder: "bin",
+        is_static: false,
+    },
+];
+
 /// The plugins of a Slurm version; those over public headers alone where its source is not to be had.
 pub(crate) fn of(version: Version, with_source: bool) -> Vec<&'static Plugin> {
     PLUGINS
@@ -122,6 +149,13 @@ mod tests {
                     .any(|text| text.contains(&package) && text.contains(&lib)),
                 "{}",
                 plugin.package
+            );
+        }
+        for program in &PROGRAMS {
+            let package = format!("name = \"{}\"", program.package);
+            assert!(
+                manifests.iter().any(|text| text.contains(&package)),
+                "{package}"
             );
         }
     }

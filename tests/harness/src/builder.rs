@@ -267,7 +267,7 @@ impl Builder {
         Ok(cluster)
     }
 
-    /// The folders of plugins for PluginDir: ours are copied to `/opt/sgpu/plugins`.
+    /// The folders of plugins for PluginDir: ours are copied to `/opt/sgpu/plugins`, programs with them.
     pub(crate) fn plugin_dirs(&self, root: &Root, copies: &std::path::Path) -> Result<Vec<String>> {
         fs::create_dir_all(copies).map_err(Error::file("make", copies))?;
         let own = match self.plugins {
@@ -279,7 +279,7 @@ impl Builder {
                     .map_err(|_| Error::NotSetUp(format!("no plugins in {}", dir.display())))?;
                 plugins
                     .filter_map(|entry| Some(entry.ok()?.path()))
-                    .filter(|path| path.extension().is_some_and(|extension| extension == "so"))
+                    .filter(|path| is_installed(path))
                     .collect()
             }
         };
@@ -299,4 +299,12 @@ impl Builder {
             format!("{}/slurm-wlm", root.libdir),
         ])
     }
+}
+
+/// Plugins, and programs, which have no extension; not xtask's notes.
+fn is_installed(path: &std::path::Path) -> bool {
+    let hidden = path
+        .file_name()
+        .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    !hidden && path.extension().is_none_or(|extension| extension == "so")
 }

@@ -1,0 +1,79 @@
+//! What the site says: sgpu.toml, and over it the words behind the plugin in plugstack.conf.
+
+use std::ffi::CStr;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use slurm_plugin::log;
+use spank_core::checkpoint::request::{self, Request};
+
+/// The relay's name, beside the plugin unless the site says otherwise.
+const RELAY: &str = "sgpu-sigrelay";
+
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    /// What a job gets that does not ask.
+    pub(crate) default: Option<Request>,
+    /// The relay.
+    pub(crate) relay: PathBuf,
+}
+
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+
+/// The settings of this step.
+pub(crate) fn get() -> Option<&'static Settings> {
+    SETTINGS.get()
+}
+
+/// Reads the settings. What is wrong is logged and left out: a job must not fail for it.
+pub(crate) fn read(arguments: &[String]) {
+    let (mut signal, mut relay) = (None, None);
+    let mut file = PathBuf::from(sgpu_config::DEFAULT_PATH);
+    for word in arguments {
+        match word.split_once('=') {
+            Some(("signal", value)) => signal = Some(value.to_owned()),
+            Some(("relay", value)) => relay = Some(value.to_owned()),
+            Some(("config", value)) => file = value.into(),
+            _ => log::error(format_args!(
+                "plugstack.conf: {word:?} is none of signal=, relay=, config="
+            )),
+        }
+    }
+    let sections = sgpu_config::read(&file, &node()).unwrap_or_else(|error| {
+        log::error(error);
+        sgpu_config::Sections::default()
+    });
+    let section = sections.checkpoint;
+    let default = signal
+        .or(section.signal)
+        .and_then(|value| {
+            request::parse(&value)
+                .map_err(|error| log::error(format_args!("the site's signal: {error}")))
+                .ok()
+        })
+        .flatten();
+    let relay = relay
+        .or(section.relay)
+        .map_or_else(beside_the_plugin, PathBuf::from);
+    // A second call is a second load, with the same words.
+    let _ = SETTINGS.set(Settings { default, relay });
+}
+
+/// This node's name, as far as the first dot.
+fn node() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().split('.').next().unwrap_or_default().to_owned()
+}
+
+fn beside_the_plugin() -> PathBuf {
+    // SAFETY: all zero is a value of the struct: NULL pointers.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: an address within this library; the struct is ours.
+    let found = unsafe { libc::dladdr((&raw const SETTINGS).cast(), &raw mut info) };
+    if found == 0 || info.dli_fname.is_null() {
+        return PathBuf::from(RELAY);
+    }
+    // SAFETY: the dynamic linker's own text of this library's path, which lives as long as it is loaded.
+    let own = unsafe { CStr::from_ptr(info.dli_fname) }.to_string_lossy();
+    Path::new(own.as_ref()).with_file_name(RELAY)
+}

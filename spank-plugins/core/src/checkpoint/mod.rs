@@ -1,0 +1,17 @@
+//! Checkpoint signals: what `--checkpoint-signal` asks for, and what is done about it.
+//!
+//! - [`request`]: the option's words;
+//! - [`orders`]: what the plugin tells the relay, `sgpu-sigrelay`;
+//! - [`relay`]: when the relay sends which signal;
+//! - [`target`]: which of a task's processes gets it;
+//! - [`comment`]: the mark of a written checkpoint in a job's Comment;
+//! - [`mark`]: when such a mark is written;
+//! - [`signal`]: signals by name.
+
+pub mod comment;
+pub mod mark;
+pub mod orders;
+pub mod relay;
+pub mod request;
+pub mod signal;
+pub mod target;
