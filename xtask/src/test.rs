@@ -5,6 +5,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use crate::build::{self, How, Target};
+use crate::guest;
 use crate::interrupt;
 use crate::matching::{self, Unit};
 use crate::paths::Paths;
@@ -54,7 +55,7 @@ pub(crate) fn main(args: &Args) -> Result<()> {
         sudo::ready("to make clusters")?;
         stages.run("setup and build", || {
             prepare(&paths, &releases, &[false, true])?;
-            prepare_frameworks(&paths, &releases, &selected)
+            prepare_suites(&paths, &releases, &selected)
         })?;
     }
     if !selected.plain.is_empty() {
@@ -91,6 +92,8 @@ pub(crate) fn main(args: &Args) -> Result<()> {
 
 /// The suite that runs PyTorch.
 const FRAMEWORKS: &str = "frameworks";
+/// The suite that boots a guest.
+const GUEST: &str = "numa_guest";
 
 /// What is run: cargo's words for each of its runs, and the filter of test names.
 #[derive(Debug, Default)]
@@ -122,6 +125,14 @@ fn is_suite(paths: &Paths, name: &str) -> bool {
 }
 
 impl Selected {
+    /// Whether a suite is run, by name or with all.
+    fn runs(&self, suite: &str) -> bool {
+        self.daemons.iter().any(|words| {
+            let has = |word: &str| words.iter().any(|other| other == word);
+            has(suite) || (has("suites") && !has("--test"))
+        })
+    }
+
     fn all(args: &Args, releases: &[&Release]) -> Self {
         let packages = ["-p", "harness", "-p", "demo", "-p", "suites"].map(str::to_owned);
         let count = if have_plugins(releases) { 6 } else { 4 };
@@ -254,21 +265,13 @@ pub(crate) fn prepare(paths: &Paths, releases: &[&'static Release], faults: &[bo
     Ok(())
 }
 
-/// Makes the roots with PyTorch, if tests that need them are run.
-fn prepare_frameworks(
-    paths: &Paths,
-    releases: &[&'static Release],
-    selected: &Selected,
-) -> Result<()> {
-    let all_suites = |words: &[String]| {
-        words.iter().any(|word| word == "suites") && !words.contains(&"--test".to_owned())
-    };
-    let needed = selected
-        .daemons
-        .iter()
-        .any(|words| all_suites(words) || words.iter().any(|word| word == FRAMEWORKS));
-    if needed {
+/// Makes what single suites need, if they are run: roots with PyTorch, a kernel for a guest.
+fn prepare_suites(paths: &Paths, releases: &[&'static Release], selected: &Selected) -> Result<()> {
+    if selected.runs(FRAMEWORKS) {
         torch::ensure(paths, &setup::ensure(paths, releases)?)?;
+    }
+    if selected.runs(GUEST) {
+        guest::ensure(paths)?;
     }
     Ok(())
 }

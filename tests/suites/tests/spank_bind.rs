@@ -178,12 +178,12 @@ fn a_wrong_value_is_refused_before_there_is_a_job() {
             ("--gpu-numa-bind=node,socket", "two modes"),
             ("--gpu-numa-mem=interleave", "interleave"),
         ] {
-            let said = cluster.run("srun", &[option, "true"]).unwrap();
+            let said = cluster.run("srun", [option, "true"]).unwrap();
             let said = said.failed().unwrap();
             assert!(said.stderr.contains(word), "{said}");
         }
         let jobs = cluster
-            .run("squeue", &["-h", "-t", "all"])
+            .run("squeue", ["-h", "-t", "all"])
             .unwrap()
             .ok()
             .unwrap();
