@@ -50,12 +50,13 @@ pub(crate) fn prepare(spank: &Spank<'_>, words: &[String]) {
     }
     let host = Host::read(map(), &Sysfs::default(), settings.mode, settings.network);
     let variables = StepVariables {
+        // 22.05's SLURM_CPU_BIND says `corescores` for --cpu-bind=cores; the type is right.
         cpu_bind: spank
-            .getenv("SLURM_CPU_BIND")
-            .or_else(|| spank.getenv("SLURM_CPU_BIND_TYPE")),
+            .getenv("SLURM_CPU_BIND_TYPE")
+            .or_else(|| spank.getenv("SLURM_CPU_BIND")),
         mem_bind: spank
-            .getenv("SLURM_MEM_BIND")
-            .or_else(|| spank.getenv("SLURM_MEM_BIND_TYPE")),
+            .getenv("SLURM_MEM_BIND_TYPE")
+            .or_else(|| spank.getenv("SLURM_MEM_BIND")),
         gpus: spank.getenv("SLURM_STEP_GPUS"),
     };
     // A second call would be the plugin listed twice; what is known stays.

@@ -13,12 +13,16 @@ const GUEST: &str = env!("CARGO_BIN_EXE_numa-guest");
 /// below pcie.0 the firmware tells no node.
 const PLACES: [u32; 4] = [3, 1, 2, 0];
 
-const CASES: [(&str, &str); 9] = [
+const CASES: [(&str, &str); 10] = [
     // name, then mode|memory|task|tasks|CPUs granted|GPUs
     ("closest", "closest|local|0|1|0-7|0000:21:00.0"),
     ("preferred", "closest|preferred|0|1|0-7|0000:41:00.0"),
     ("bind", "node|bind|0|1|0-7|0000:61:00.0"),
     ("two", "closest|bind|0|1|0-7|0000:21:00.0,0000:41:00.0"),
+    (
+        "two preferred",
+        "closest|preferred|0|1|0-7|0000:21:00.0,0000:41:00.0",
+    ),
     ("first half", "closest|bind|0|2|0-7|0000:61:00.0"),
     ("second half", "closest|bind|1|2|0-7|0000:61:00.0"),
     (
@@ -175,17 +179,20 @@ fn cpus_and_memory_are_those_of_the_gpus_nodes() {
     ] {
         assert_eq!(told[name], [report, cpus, memory], "{name}: {text}");
     }
-    let two = &told["two"];
-    assert_eq!(
-        two[..2],
-        ["closest gpus=0,1 cpus=2-3,6-7 mem=bind:1,3", "2-3,6-7"]
-    );
-    // Which of the two nodes is the kernel's choice.
-    assert!(two[2].starts_with("bind:1,3 N"), "{two:?}");
-    assert!(
-        !two[2].contains("N0=") && !two[2].contains("N2="),
-        "{two:?}"
-    );
+    // Which of two nodes is the kernel's choice.
+    for (name, memory, policy) in [
+        ("two", "bind:1,3", "bind:1,3 N"),
+        ("two preferred", "preferred:1,3", "prefer N"),
+    ] {
+        let two = &told[name];
+        let report = format!("closest gpus=0,1 cpus=2-3,6-7 mem={memory}");
+        assert_eq!(two[..2], [report.as_str(), "2-3,6-7"], "{name}: {text}");
+        assert!(two[2].starts_with(policy), "{two:?}");
+        assert!(
+            !two[2].contains("N0=") && !two[2].contains("N2="),
+            "{two:?}"
+        );
+    }
     let nowhere = &told["nowhere"];
     assert_eq!(
         nowhere[..2],

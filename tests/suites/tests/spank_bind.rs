@@ -295,3 +295,26 @@ fn mig_devices() {
         cluster.stop().unwrap();
     });
 }
+
+/// The build that panics in every hook: jobs run as if there were no plugin.
+#[test]
+fn a_panic_in_every_hook_fails_no_job() {
+    suites::on_each_release(|release| {
+        let cluster = node(release)
+            .allow_log("internal fault .*: this is the fault build")
+            .start()
+            .unwrap();
+        let plugin = "spank_sgpu_bind.so";
+        let faulty = harness::dist()
+            .join(format!("{}-fault", cluster.version()))
+            .join(plugin);
+        let place = cluster.opt().join("plugins").join(plugin);
+        // slurmd may have the other mapped: a new file, not new bytes in it.
+        std::fs::remove_file(&place).unwrap();
+        std::fs::copy(faulty, place).unwrap();
+        let (told, said) = step(&cluster, &["-n2", "--gres=gpu:2"]);
+        assert_eq!(reports(&told), ["", ""]);
+        assert!(said.stderr.contains("this is the fault build"), "{said}");
+        cluster.stop().unwrap();
+    });
+}

@@ -36,10 +36,10 @@ pub use settings::Settings;
 /// A step's variables before Slurm made its tasks' own, as srun sent them and slurmstepd added to them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepVariables {
-    /// `SLURM_CPU_BIND`, or `SLURM_CPU_BIND_TYPE` where the other is too long for Slurm: here only when the
-    /// user binds CPUs, while in a task it is also there when Slurm does.
+    /// `SLURM_CPU_BIND_TYPE`, or the longer `SLURM_CPU_BIND` where that is not there: set here only when the
+    /// user binds CPUs, while in a task it is also set when Slurm does.
     pub cpu_bind: Option<String>,
-    /// `SLURM_MEM_BIND`, the same of memory.
+    /// `SLURM_MEM_BIND_TYPE`, or `SLURM_MEM_BIND`: the same of memory.
     pub mem_bind: Option<String>,
     /// `SLURM_STEP_GPUS`: all of the step's GPUs on this node.
     pub gpus: Option<String>,
