@@ -14,6 +14,7 @@ pub(crate) const TYPES: &[&str] = &[
     "gres_step_state_t",
     "log_level_t",
     "node_config_load_t",
+    "slurm_conf_t",
     "slurmd_conf_t",
     "stepd_step_rec_t",
 ];
@@ -48,7 +49,9 @@ pub(crate) const VARIABLES: &[&str] = &[
     "GRES_AUTODETECT_.*",
     "GRES_CONF_.*",
     "SLURM_BATCH_SCRIPT",
+    "SLURM_EXTERN_CONT",
     "SLURM_INTERACTIVE_STEP",
+    "SLURM_MAX_NORMAL_STEP_ID",
     "SLURM_VERSION_NUMBER",
 ];
 

@@ -142,8 +142,8 @@ pub fn gpu_freq_default() -> String {
     unsafe { SlurmString::from_raw(internal::slurm_get_gpu_freq_def()) }.to_text()
 }
 
-/// The gres indices of the GPUs of a step; empty if it has none. Those of its job for a batch script and
-/// an interactive step, which Slurm gives no GPUs of their own.
+/// The gres indices of the GPUs of a step; empty if it has none. Those of its job for one of Slurm's special
+/// steps, which have no GPUs of their own.
 ///
 /// # Safety
 /// `step` is the live `stepd_step_rec_t` that Slurm hands to a hook.
@@ -154,7 +154,7 @@ pub unsafe fn step_gpus(step: *const internal::stepd_step_rec_t) -> Vec<usize> {
     let gpu = unsafe { internal::gres_build_id(name.as_ptr()) };
     // SAFETY: the step is live.
     let (whole_job, list) = unsafe {
-        if uses_whole_job((*step).step_id.step_id) {
+        if (*step).step_id.step_id >= internal::SLURM_MAX_NORMAL_STEP_ID {
             (true, (*step).job_gres_list)
         } else {
             (false, (*step).step_gres_list)
@@ -190,14 +190,4 @@ pub unsafe fn step_gpus(step: *const internal::stepd_step_rec_t) -> Vec<usize> {
     indices.sort_unstable();
     indices.dedup();
     indices
-}
-
-/// Whether a step runs on all that its job has: a batch script and an interactive step (`slurm/slurm.h`).
-#[must_use]
-pub fn uses_whole_job(step_id: u32) -> bool {
-    [
-        internal::SLURM_BATCH_SCRIPT,
-        internal::SLURM_INTERACTIVE_STEP,
-    ]
-    .contains(&step_id)
 }

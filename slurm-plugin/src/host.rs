@@ -38,6 +38,23 @@ pub fn node_name() -> Option<String> {
     unsafe { cstr::text((*conf).node_name) }.map(|name| name.into_owned())
 }
 
+/// `JobAcctGatherType` of slurm.conf; `None` when it is not set or not known.
+#[must_use]
+pub fn job_acct_gather_type() -> Option<String> {
+    // SAFETY: dlsym takes a NUL-terminated name; RTLD_DEFAULT searches the program and its libraries.
+    let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"slurm_conf".as_ptr()) };
+    // SAFETY: `slurm_conf_t slurm_conf` of libslurmfull (src/common/read_config.c), which the daemons fill
+    // before they load plugins; the field is NULL or a string.
+    let gather = unsafe {
+        symbol
+            .cast::<internal::slurm_conf_t>()
+            .as_ref()?
+            .job_acct_gather_type
+    };
+    // SAFETY: as above.
+    unsafe { cstr::text(gather) }.map(|gather| gather.into_owned())
+}
+
 /// Whether a step of a job runs on this node, in slurmd and slurmstepd: by the socket that its slurmstepd
 /// keeps (`stepd_connect` in src/common/stepd_api.c).
 #[must_use]

@@ -63,6 +63,18 @@ pub fn write(level: Level, message: impl fmt::Display) {
     }
 }
 
+/// Tells the user whose step this is, on the step's standard error: no error, and worded as none. The
+/// daemon's log has it too.
+#[cfg(slurm_public)]
+pub fn tell_user(message: impl fmt::Display) {
+    let line = line(PREFIX.get().copied().unwrap_or("sgpu"), message);
+    if let Ok(line) = std::ffi::CString::new(line) {
+        // SAFETY: takes a printf format and its arguments; the format is the fixed "%s" and its one
+        // argument a NUL-terminated string that outlives the call.
+        unsafe { slurm_headers::public::slurm_spank_log(c"%s".as_ptr(), line.as_ptr()) };
+    }
+}
+
 /// The line as it is written: prefix, message without control characters, no longer than
 /// [`LONGEST_MESSAGE_BYTES`].
 fn line(prefix: &str, message: impl fmt::Display) -> String {

@@ -16,12 +16,13 @@ use crate::test::prepare;
 #[command(after_help = "\
 Benches:
   discovery   `slurmd -G`, and the NVML calls of a usage poll
+  spank       `srun -n 64 true` with and without the SPANK plugins
 Examples:
   cargo xtask bench discovery
   cargo xtask bench discovery -- --pairs 400")]
 pub(crate) struct Args {
     /// Which bench
-    #[arg(value_parser = ["discovery"])]
+    #[arg(value_parser = ["discovery", "spank"])]
     name: String,
     /// Options of the bench itself
     #[arg(last = true)]

@@ -44,7 +44,7 @@ Plugins go to target/dist/VERSION/ by the tree's own version, so they replace th
 for the same version from other sources, and no others; a note says so.")]
 pub(crate) struct Args {
     /// A Slurm release or its root's full version, may be repeated [default: 22.05 and 24.11]
-    #[arg(long, value_name = "RELEASE", value_parser = release::parser(), num_args = 1..)]
+    #[arg(long, value_name = "RELEASE", value_parser = release::parser())]
     slurm: Vec<&'static Release>,
     /// Build for this Slurm source tree (it has META in it)
     #[arg(long, value_name = "DIR", conflicts_with = "slurm")]

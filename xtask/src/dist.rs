@@ -24,7 +24,7 @@ use crate::step::Progress;
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// A Slurm release or its root's full version, may be repeated [default: 22.05 and 24.11]
-    #[arg(long, value_name = "RELEASE", value_parser = release::parser(), num_args = 1..)]
+    #[arg(long, value_name = "RELEASE", value_parser = release::parser())]
     slurm: Vec<&'static Release>,
 }
 

@@ -48,7 +48,7 @@ use clap::{Parser, Subcommand};
     name = "cargo xtask",
     bin_name = "cargo xtask",
     version,
-    after_help = "Exit status: 0 all went well, 1 something failed, 2 wrong usage, 130 interrupted.\n\
+    after_help = "Exit status: 0 all went well, 1 something failed, 2 an option or value that it does not know, 130 interrupted.\n\
                   Logs of every step are in target/logs/."
 )]
 struct Cli {

@@ -36,7 +36,7 @@ Layout:
   target/slurm/<version>/{src,build}    Slurm's source, configured")]
 pub(crate) struct Args {
     /// A Slurm release or its root's full version, may be repeated [default: 22.05 and 24.11]
-    #[arg(long, value_name = "RELEASE", value_parser = release::parser(), num_args = 1..)]
+    #[arg(long, value_name = "RELEASE", value_parser = release::parser())]
     slurm: Vec<&'static Release>,
     /// All known releases, 26.05 too
     #[arg(long, conflicts_with = "slurm")]

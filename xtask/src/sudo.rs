@@ -41,6 +41,13 @@ pub(crate) fn ready(why: &str) -> Result<()> {
     if Cmd::new("sudo").args(["-n", "true"]).output().is_ok() {
         return Ok(());
     }
+    if std::process::Command::new("sudo")
+        .arg("-V")
+        .output()
+        .is_err()
+    {
+        bail!("root's rights are needed {why}, and there is no sudo here: run this as root");
+    }
     eprintln!("root's rights are needed {why}: sudo may ask for your password");
     let asked = std::process::Command::new("sudo").arg("-v").status();
     if !asked.is_ok_and(|status| status.success()) {

@@ -18,6 +18,9 @@ slurm_plugin::hooks! {
     /// Called when Slurm has opened the plugin.
     fn init() -> c_int, fallback 0 => {
         log::set_prefix("acct_gather_energy/sgpu");
+        if host::in_slurmd_daemon() {
+            node::check_configuration();
+        }
         0
     }
 

@@ -1,7 +1,11 @@
 //! What the steps of a job have paid for on this node, so that no joule is counted twice.
 //!
-//! A batch script runs beside the steps that it starts, on the same GPUs. sacct adds a job's steps up, so
-//! each step adds what it pays for to a number in a file, and the batch script pays for the rest.
+//! A batch script runs beside the steps that it starts, on the same GPUs. So each step adds what it pays for
+//! to a number in a file, and the batch script pays for the rest.
+//!
+//! Slurm's extern step (`PrologFlags=Contain`) is not one of them: it pays for all that the job's GPUs use
+//! from beginning to end, since slurmctld takes its energy for the job's then, and no other step's
+//! (`_internal_step_complete` in 22.05 src/slurmctld/step_mgr.c, 24.11 src/stepmgr/stepmgr.c).
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -11,8 +15,8 @@ use std::time::Duration;
 
 use gpu::run_file;
 use nix::fcntl::{Flock, FlockArg};
-use slurm_headers::internal::{SLURM_BATCH_SCRIPT, SLURM_INTERACTIVE_STEP};
-use slurm_plugin::{gres, host, log};
+use slurm_headers::internal::{SLURM_BATCH_SCRIPT, SLURM_EXTERN_CONT, SLURM_INTERACTIVE_STEP};
+use slurm_plugin::{host, log};
 
 /// One file per job that has a batch script or interactive step on this node.
 const FOLDER: &str = "/run/sgpu/jobs";
@@ -39,13 +43,13 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// The job on this node. `None` when nobody pays for the rest: an `srun` job, or another node than
-    /// the batch script's.
+    /// The job on this node. `None` for a step that has nothing to do with the others: the extern step, and
+    /// where nobody pays for the rest, in an `srun` job or on another node than the batch script's.
     pub(crate) fn of_step(job: u32, step: u32) -> Option<Self> {
-        let part = if gres::uses_whole_job(step) {
-            Part::Rest
-        } else {
-            Part::Own
+        let part = match step {
+            SLURM_EXTERN_CONT => return None,
+            SLURM_BATCH_SCRIPT | SLURM_INTERACTIVE_STEP => Part::Rest,
+            _ => Part::Own,
         };
         if part == Part::Own && !has_rest(job) {
             return None;

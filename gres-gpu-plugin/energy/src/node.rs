@@ -14,7 +14,7 @@ use gres_gpu_core::index::Place;
 use gres_gpu_core::share::share;
 use gres_gpu_driver::numbering::{forget, places};
 use slurm_headers::internal::{acct_energy_type, acct_gather_energy_t};
-use slurm_plugin::log;
+use slurm_plugin::{host, log};
 
 use crate::record;
 
@@ -67,6 +67,16 @@ static NODE: Mutex<Node> = Mutex::new(Node {
 
 fn node() -> MutexGuard<'static, Node> {
     NODE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tells the log when the configuration has no use for what is read here.
+pub(crate) fn check_configuration() {
+    if host::job_acct_gather_type().is_none_or(|gather| gather.ends_with("/none")) {
+        log::error(
+            "JobAcctGatherType is not set in slurm.conf: steps get no joules; \
+             JobAcctGatherType=jobacct_gather/cgroup gives them theirs",
+        );
+    }
 }
 
 /// Reads the counters, within [`DEADLINE`]. Slurm lets one request through at a time, so a reading that

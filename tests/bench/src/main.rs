@@ -5,6 +5,7 @@
 mod discovery;
 mod median;
 mod pairs;
+mod spank;
 mod usage;
 
 use std::process::ExitCode;
@@ -28,6 +29,12 @@ enum Bench {
     Discovery {
         /// Interleaved pairs of runs.
         #[arg(long, default_value_t = 200)]
+        pairs: usize,
+    },
+    /// `srun -n 64 true` with and without the SPANK plugins.
+    Spank {
+        /// Interleaved pairs of runs.
+        #[arg(long, default_value_t = 60)]
         pairs: usize,
     },
     /// Times two commands in turn; for use inside a machine of the harness.
@@ -59,6 +66,7 @@ fn run(bench: Bench) -> Result<()> {
             discovery::run(pairs)?;
             usage::run()
         }
+        Bench::Spank { pairs } => spank::run(pairs),
         Bench::Pairs { pairs, a, b } => pairs::run(pairs, &a, &b),
     }
 }

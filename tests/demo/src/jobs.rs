@@ -21,7 +21,7 @@ const REQUESTS: [(&str, &[&str]); 3] = [
     ("two of a type", &["--gres=gpu:h100:2"]),
     ("one for each task", &["-n4", "--gpus-per-task=1"]),
     (
-        "close to their cores",
+        "all of the job's that are near each task's cores",
         &[
             // On one node, or 22.05 reckons with as many tasks as the node's free GPUs could serve, and
             // slurmctld logs `error: gres_min_cpus=4 is greater than avail_cpus=2`.

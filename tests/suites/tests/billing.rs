@@ -75,14 +75,20 @@ fn indices(cluster: &Cluster, id: JobId) -> Vec<usize> {
         .unwrap_or_else(|| panic!("no indices in {output}"))
 }
 
+/// A job on two GPUs whose script does something before, during and after its step.
+const SCRIPT: &str = "#!/bin/sh\n#SBATCH --gres=gpu:2\nsleep 6\nsrun sleep 9\nsleep 6\n";
+
+fn job(rows: &[Row]) -> &Row {
+    rows.iter().find(|row| !row.name.contains('.')).unwrap()
+}
+
 #[test]
 fn a_batch_script_pays_for_what_its_steps_do_not() {
     on_each_release(|release| {
         let cluster = metered(release, &board("8xh100-sxm5", 8), "gpu:8")
             .start()
             .unwrap();
-        let script = "#!/bin/sh\n#SBATCH --gres=gpu:2\nsleep 6\nsrun sleep 9\nsleep 6\n";
-        let rows = ended(&cluster, cluster.sbatch(script).unwrap());
+        let rows = ended(&cluster, cluster.sbatch(SCRIPT).unwrap());
         // The idle node gives its first two GPUs.
         let both = watts(0) + watts(1);
         let (batch, step) = (sacct::step(&rows, "batch"), sacct::step(&rows, "0"));
@@ -90,9 +96,28 @@ fn a_batch_script_pays_for_what_its_steps_do_not() {
         let alone = (batch.end_unix - batch.start_unix) - (step.end_unix - step.start_unix);
         assert!(alone > 11.0, "{rows:?}");
         assert_joules_of(&batch, both, alone);
-        // The job as a whole has used its GPUs once.
-        let job = rows.iter().find(|row| !row.name.contains('.')).unwrap();
-        assert_joules(job, both);
+        // Slurm's own sum for the job leaves the script out.
+        assert_eq!(
+            job(&rows).consumed_energy_joules,
+            step.consumed_energy_joules
+        );
+        cluster.stop().unwrap();
+    });
+}
+
+#[test]
+fn with_an_extern_step_the_job_itself_has_all_that_it_used() {
+    on_each_release(|release| {
+        let cluster = metered(release, &board("8xh100-sxm5", 8), "gpu:8")
+            .slurm_conf_extra("PrologFlags=Contain")
+            .start()
+            .unwrap();
+        let rows = ended(&cluster, cluster.sbatch(SCRIPT).unwrap());
+        let both = watts(0) + watts(1);
+        assert_joules(job(&rows), both);
+        assert!(job(&rows).end_unix - job(&rows).start_unix > 20.0);
+        assert_joules(&sacct::step(&rows, "extern"), both);
+        assert_joules(&sacct::step(&rows, "0"), both);
         cluster.stop().unwrap();
     });
 }
@@ -324,6 +349,27 @@ fn many_steps_that_start_together_are_all_metered() {
             let told = row.consumed_energy_joules.unwrap_or(0.0);
             assert!(told > all * 8.0, "step {step}: {told} J: {row:?}");
         }
+        cluster.stop().unwrap();
+    });
+}
+
+#[test]
+fn without_job_accounting_the_log_says_why_steps_get_no_joules() {
+    on_each_release(|release| {
+        let cluster = Cluster::builder(release)
+            .scenario(board("8xh100-sxm5", 8))
+            .plugins(Plugins::Ours)
+            .gres_conf("AutoDetect=nvml")
+            .node_gres("gpu:8")
+            .slurm_conf_extra("AcctGatherEnergyType=acct_gather_energy/sgpu")
+            .allow_log("error: acct_gather_energy/sgpu: JobAcctGatherType is not set")
+            .start()
+            .unwrap();
+        let log = cluster.slurmd_log(&cluster.nodes()[0]);
+        assert!(
+            log.contains("JobAcctGatherType=jobacct_gather/cgroup"),
+            "{log}"
+        );
         cluster.stop().unwrap();
     });
 }

@@ -1,0 +1,69 @@
+//! What the node says of itself.
+
+use std::fs;
+
+use gpu::CpuSet;
+use spank_core::env::TaskCpus;
+use spank_core::env::port::{self, Taken};
+
+/// The node's name in slurm.conf: slurmd's, else that of the host.
+pub(crate) fn name() -> String {
+    std::env::var("SLURMD_NODENAME").unwrap_or_else(|_| {
+        let host = read("/proc/sys/kernel/hostname").unwrap_or_default();
+        host.trim().split('.').next().unwrap_or_default().to_owned()
+    })
+}
+
+/// Ports that others take.
+pub(crate) fn taken_ports() -> Taken {
+    let kernel = read("/proc/sys/net/ipv4/ip_local_port_range");
+    Taken {
+        kernel: kernel.as_deref().and_then(port::kernel_range),
+        srun: slurm_conf().as_deref().and_then(port::srun_range),
+    }
+}
+
+/// slurm.conf: where slurmd says, where it is usually, where slurmd keeps the controller's.
+fn slurm_conf() -> Option<String> {
+    let named = std::env::var("SLURM_CONF").ok();
+    named
+        .into_iter()
+        .chain(["/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf"].map(str::to_owned))
+        .find_map(|path| read(&path))
+}
+
+/// Network interfaces.
+pub(crate) fn interfaces() -> Vec<String> {
+    names("/sys/class/net")
+}
+
+/// InfiniBand devices.
+pub(crate) fn hcas() -> Vec<String> {
+    names("/sys/class/infiniband")
+}
+
+/// Where the calling process may run.
+pub(crate) fn own_cpus() -> Option<TaskCpus> {
+    let status = read("/proc/self/status")?;
+    let mask: CpuSet = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?
+        .trim()
+        .parse()
+        .ok()?;
+    Some(TaskCpus::of(&mask, |cpu| {
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+        read(&path)?.trim().parse().ok()
+    }))
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok()
+}
+
+fn names(folder: &str) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
+}

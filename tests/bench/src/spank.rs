@@ -1,0 +1,92 @@
+//! What the SPANK plugins cost a step: `srun -n 64 true` on one node, with and without them.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fake_nvml::Scenario;
+use harness::{Cluster, Plugins, Release};
+
+use crate::median::{median, upper_bound};
+
+const TASKS: u32 = 64;
+/// Where the bench program is inside.
+const INSIDE: &str = "/opt/sgpu-bench";
+const PLUGSTACK: &str = "optional /opt/sgpu/plugins/spank_sgpu_bind.so\n\
+    optional /opt/sgpu/plugins/spank_sgpu_env.so\n\
+    optional /opt/sgpu/plugins/spank_sgpu_ckpt.so\n";
+const OPTIONS: &str = "--dist-env=torch --gpu-numa-bind=closest --checkpoint-signal=USR1@60";
+
+pub(crate) fn run(pairs: usize) -> Result<()> {
+    for release in Release::FULL {
+        for options in ["", OPTIONS] {
+            let ratios = measure(release, pairs, options)?;
+            let (middle, bound) = (median(ratios.clone()), upper_bound(&ratios));
+            let what = if options.is_empty() {
+                "options off"
+            } else {
+                "options on"
+            };
+            println!(
+                "srun -n {TASKS} true on {release}, {what}, {pairs} pairs: median ratio {middle:.3} of with to \
+                 without the plugins, at most {bound:.3} with 95 % confidence"
+            );
+            let name = match (release, options.is_empty()) {
+                (Release::Slurm24_11, false) => "ratio",
+                (Release::Slurm24_11, true) => "ratio_off",
+                (_, false) => "ratio_22_05",
+                (_, true) => "ratio_off_22_05",
+            };
+            println!("figure: spank.{name} {bound:.3} with/without, upper bound");
+        }
+    }
+    Ok(())
+}
+
+/// The pairs' ratios.
+fn measure(release: Release, pairs: usize, options: &str) -> Result<Vec<f64>> {
+    let cluster = Cluster::builder(release)
+        .scenario(Scenario::board("8xh100-sxm5"))
+        .plugins(Plugins::Ours)
+        .gres_conf("AutoDetect=nvml")
+        .node_gres("gpu:8")
+        .etc_slurm("plugstack.conf", "include /opt/plugstack.now\n")
+        .start()?;
+    // srun and slurmstepd read the file each time; both are on the node.
+    let node = cluster.nodes().first().context("a node")?;
+    let at = |path: &str| cluster.path(node, path);
+    std::fs::copy(std::env::current_exe()?, at(INSIDE)?)?;
+    std::fs::write(at("/opt/plugstack.ours")?, PLUGSTACK)?;
+    std::fs::write(at("/opt/plugstack.none")?, "")?;
+    let script = |name: &str, options: &str| -> Result<String> {
+        let path = format!("/opt/{name}.sh");
+        let text = format!(
+            "#!/bin/sh\ncp /opt/plugstack.{name} /opt/plugstack.now\n\
+             exec srun -n {TASKS} --gpus-per-node=8 {options} true\n"
+        );
+        std::fs::write(at(&path)?, text)?;
+        Ok(format!("/bin/sh {path}"))
+    };
+    let said = cluster
+        .command(INSIDE)
+        .args(["pairs", "--pairs", &pairs.to_string()])
+        .args([script("ours", options)?, script("none", "")?])
+        .on(node)
+        .timeout(Duration::from_secs(900))
+        .run()?
+        .ok()?;
+    let ratios: Vec<f64> = said
+        .stdout
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter_map(|(with, without)| {
+            Some(with.parse::<f64>().ok()? / without.parse::<f64>().ok()?)
+        })
+        .collect();
+    ensure!(
+        ratios.len() == pairs,
+        "{} of {pairs} pairs came",
+        ratios.len()
+    );
+    cluster.stop().context("stopping the cluster")?;
+    Ok(ratios)
+}
