@@ -209,4 +209,33 @@ mod tests {
         let folder = read(Path::new("/"), "n1").unwrap_err();
         assert!(folder.to_string().starts_with("/: "), "{folder}");
     }
+
+    #[test]
+    fn the_file_and_the_command_line_have_the_same_words() {
+        for (word, mode) in [
+            ("closest", BindMode::Closest),
+            ("node", BindMode::Node),
+            ("socket", BindMode::Socket),
+            ("off", BindMode::Off),
+        ] {
+            let file = parse(&format!("[bind]\nmode = \"{word}\"\n"), "n1").unwrap();
+            assert_eq!(file.bind.mode, Some(mode));
+            assert_eq!(word.parse(), Ok(mode));
+            assert_eq!(mode.to_string(), word);
+        }
+        for (word, memory) in [
+            ("local", MemoryPolicy::Local),
+            ("preferred", MemoryPolicy::Preferred),
+            ("bind", MemoryPolicy::Bind),
+            ("off", MemoryPolicy::Off),
+        ] {
+            let file = parse(&format!("[bind]\nmemory = \"{word}\"\n"), "n1").unwrap();
+            assert_eq!(file.bind.memory, Some(memory));
+            assert_eq!(word.parse(), Ok(memory));
+            assert_eq!(memory.to_string(), word);
+        }
+        let wrong = "nearest".parse::<BindMode>().unwrap_err();
+        assert!(wrong.contains("nearest") && wrong.contains("closest"));
+        assert!("interleave".parse::<MemoryPolicy>().is_err());
+    }
 }

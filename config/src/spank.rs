@@ -1,6 +1,8 @@
 //! The sections of the SPANK plugins.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
 
 use serde::Deserialize;
 
@@ -18,6 +20,32 @@ pub enum BindMode {
     Off,
 }
 
+impl FromStr for BindMode {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "closest" => Ok(Self::Closest),
+            "node" => Ok(Self::Node),
+            "socket" => Ok(Self::Socket),
+            "off" => Ok(Self::Off),
+            _ => Err(format!("{word:?} is none of closest, node, socket, off")),
+        }
+    }
+}
+
+/// The word that is read.
+impl fmt::Display for BindMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Closest => "closest",
+            Self::Node => "node",
+            Self::Socket => "socket",
+            Self::Off => "off",
+        })
+    }
+}
+
 /// Where a task's memory comes from.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
@@ -30,6 +58,32 @@ pub enum MemoryPolicy {
     Bind,
     /// The policy stays as it is.
     Off,
+}
+
+impl FromStr for MemoryPolicy {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "local" => Ok(Self::Local),
+            "preferred" => Ok(Self::Preferred),
+            "bind" => Ok(Self::Bind),
+            "off" => Ok(Self::Off),
+            _ => Err(format!("{word:?} is none of local, preferred, bind, off")),
+        }
+    }
+}
+
+/// The word that is read.
+impl fmt::Display for MemoryPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Local => "local",
+            Self::Preferred => "preferred",
+            Self::Bind => "bind",
+            Self::Off => "off",
+        })
+    }
 }
 
 /// `[bind]`.

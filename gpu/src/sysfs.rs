@@ -58,6 +58,49 @@ impl Sysfs {
         )
     }
 
+    /// CPUs that share a core with a CPU, itself among them.
+    #[must_use]
+    pub fn core_cpus(&self, cpu: u32) -> Option<CpuSet> {
+        // The newer name, then the one that older kernels have alone.
+        self.topology(cpu, "core_cpus_list")
+            .or_else(|| self.topology(cpu, "thread_siblings_list"))
+    }
+
+    /// CPUs that share a socket with a CPU, itself among them.
+    #[must_use]
+    pub fn package_cpus(&self, cpu: u32) -> Option<CpuSet> {
+        self.topology(cpu, "package_cpus_list")
+            .or_else(|| self.topology(cpu, "core_siblings_list"))
+    }
+
+    fn topology(&self, cpu: u32, file: &str) -> Option<CpuSet> {
+        cpu_list(
+            &self
+                .root
+                .join(format!("devices/system/cpu/cpu{cpu}/topology/{file}")),
+        )
+        .filter(|cpus| cpus.contains(cpu))
+    }
+
+    /// RDMA devices with their PCI addresses, by name: `mlx5_0`. Those whose ports are all down are left out.
+    #[must_use]
+    pub fn rdma_devices(&self) -> Vec<(String, PciAddress)> {
+        let class = self.root.join("class/infiniband");
+        let mut found: Vec<_> = fs::read_dir(&class)
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| {
+                let name = entry.ok()?.file_name().into_string().ok()?;
+                let home = class.join(&name);
+                let device = fs::canonicalize(home.join("device")).ok()?;
+                let address = device.file_name()?.to_str()?.parse().ok()?;
+                has_active_port(&home).then_some((name, address))
+            })
+            .collect();
+        found.sort();
+        found
+    }
+
     /// PCI class of a device, as 0x030200 for a 3D controller.
     #[must_use]
     pub fn pci_class(&self, device: &PciAddress) -> Option<u32> {
@@ -92,6 +135,16 @@ impl Sysfs {
     fn device(&self, device: &PciAddress) -> PathBuf {
         self.root.join("bus/pci/devices").join(device.to_string())
     }
+}
+
+/// Whether an RDMA device has a port that is up (`4: ACTIVE`), or ports of which nothing is said.
+fn has_active_port(home: &Path) -> bool {
+    let mut states = fs::read_dir(home.join("ports"))
+        .into_iter()
+        .flatten()
+        .filter_map(|port| fs::read_to_string(port.ok()?.path().join("state")).ok())
+        .peekable();
+    states.peek().is_none() || states.any(|state| state.starts_with("4:"))
 }
 
 fn cpu_list(path: &Path) -> Option<CpuSet> {
@@ -296,5 +349,59 @@ mod tests {
         let absent = address("0000:99:00.0");
         assert_eq!(sysfs.numa_node(&absent), None);
         assert!(sysfs.pci_path(&absent).is_err());
+    }
+
+    #[test]
+    fn cores_and_sockets_by_both_names() {
+        let root = tempfile::tempdir().unwrap();
+        let topology = |cpu: u32, file: &str, text: &str| {
+            let folder = root
+                .path()
+                .join(format!("devices/system/cpu/cpu{cpu}/topology"));
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(file), text).unwrap();
+        };
+        topology(1, "core_cpus_list", "1,65\n");
+        topology(1, "package_cpus_list", "0-31,64-95\n");
+        topology(2, "thread_siblings_list", "2,66\n");
+        topology(2, "core_siblings_list", "0-31,64-95\n");
+        topology(3, "core_cpus_list", "4-5\n");
+        let sysfs = Sysfs::new(root.path());
+        let text = |cpus: Option<CpuSet>| cpus.map(|cpus| cpus.to_string());
+        assert_eq!(text(sysfs.core_cpus(1)).as_deref(), Some("1,65"));
+        assert_eq!(text(sysfs.core_cpus(2)).as_deref(), Some("2,66"));
+        assert_eq!(text(sysfs.package_cpus(1)).as_deref(), Some("0-31,64-95"));
+        assert_eq!(text(sysfs.package_cpus(2)).as_deref(), Some("0-31,64-95"));
+        // What does not name the CPU itself is not believed.
+        assert_eq!(sysfs.core_cpus(3), None);
+        assert_eq!(sysfs.core_cpus(9), None);
+    }
+
+    #[test]
+    fn rdma_devices_that_are_up() {
+        let root = tempfile::tempdir().unwrap();
+        for (name, pci, state) in [
+            ("mlx5_1", "0000:1b:00.0", Some("4: ACTIVE\n")),
+            ("mlx5_0", "0000:1a:00.0", Some("1: DOWN\n")),
+            ("efa_0", "0000:1c:00.0", None),
+        ] {
+            let device = root.path().join("devices/pci0000:16").join(pci);
+            let class = root.path().join("class/infiniband").join(name);
+            fs::create_dir_all(&device).unwrap();
+            fs::create_dir_all(&class).unwrap();
+            symlink(&device, class.join("device")).unwrap();
+            if let Some(state) = state {
+                fs::create_dir_all(class.join("ports/1")).unwrap();
+                fs::write(class.join("ports/1/state"), state).unwrap();
+            }
+        }
+        assert_eq!(
+            Sysfs::new(root.path()).rdma_devices(),
+            [
+                ("efa_0".to_owned(), address("0000:1c:00.0")),
+                ("mlx5_1".to_owned(), address("0000:1b:00.0")),
+            ]
+        );
+        assert!(Sysfs::new("/nonexistent").rdma_devices().is_empty());
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct Args {
 }
 
 /// What setup and the test clusters put into the cache, and so all that clean removes from it.
-const OURS: [&str; 6] = ["apt", "debs", "mariadb", "roots", "src", "stock"];
+const OURS: [&str; 7] = ["apt", "debs", "guest", "mariadb", "roots", "src", "stock"];
 
 /// Runs the command.
 pub(crate) fn main(args: &Args) -> Result<()> {

@@ -16,6 +16,7 @@ mod demo;
 mod dist;
 mod elf;
 mod fsx;
+mod guest;
 mod hostpkgs;
 mod interrupt;
 mod links;

@@ -5,6 +5,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use crate::build::{self, How, Target};
+use crate::guest;
 use crate::interrupt;
 use crate::matching::{self, Unit};
 use crate::paths::Paths;
@@ -53,13 +54,13 @@ pub(crate) fn main(args: &Args) -> Result<()> {
     if !selected.daemons.is_empty() {
         sudo::ready("to make clusters")?;
         stages.run("setup and build", || {
-            let kinds: &[bool] = if selected.runs(FAULTY) {
+            let kinds: &[bool] = if FAULTY.iter().any(|suite| selected.runs(suite)) {
                 &[false, true]
             } else {
                 &[false]
             };
             prepare(&paths, &releases, kinds)?;
-            prepare_frameworks(&paths, &releases, &selected)
+            prepare_suites(&paths, &releases, &selected)
         })?;
     }
     if !selected.plain.is_empty() {
@@ -96,6 +97,8 @@ pub(crate) fn main(args: &Args) -> Result<()> {
 
 /// The suite that runs PyTorch.
 const FRAMEWORKS: &str = "frameworks";
+/// The suite that boots a guest.
+const GUEST: &str = "numa_guest";
 
 /// What is run: cargo's words for each of its runs, and the filter of test names.
 #[derive(Debug, Default)]
@@ -139,8 +142,8 @@ fn is_suite(paths: &Paths, name: &str) -> bool {
     !name.contains(['/', '.']) && file.with_extension("rs").is_file()
 }
 
-/// The suite that loads the plugins which panic in every hook.
-const FAULTY: &str = "loader";
+/// The suites that load the plugins which panic in every hook.
+const FAULTY: [&str; 2] = ["loader", "spank_bind"];
 
 impl Selected {
     /// Whether a suite is run, alone or with all others.
@@ -284,14 +287,13 @@ pub(crate) fn prepare(paths: &Paths, releases: &[&'static Release], faults: &[bo
     Ok(())
 }
 
-/// Makes the roots with PyTorch, if tests that need them are run.
-fn prepare_frameworks(
-    paths: &Paths,
-    releases: &[&'static Release],
-    selected: &Selected,
-) -> Result<()> {
+/// Makes what single suites need, if they are run: roots with PyTorch, a kernel for a guest.
+fn prepare_suites(paths: &Paths, releases: &[&'static Release], selected: &Selected) -> Result<()> {
     if selected.runs(FRAMEWORKS) {
         torch::ensure(paths, &setup::ensure(paths, releases)?)?;
+    }
+    if selected.runs(GUEST) {
+        guest::ensure(paths)?;
     }
     Ok(())
 }

@@ -102,6 +102,14 @@ impl Spank<'_> {
         self.number(spank_item::S_JOB_STEPID)
     }
 
+    /// The node's place among the step's.
+    ///
+    /// # Errors
+    /// As [`job_id`](Self::job_id).
+    pub fn node_id(&self) -> Result<u32, SpankError> {
+        self.number(spank_item::S_JOB_NODEID)
+    }
+
     /// Number of the step's tasks on this node.
     ///
     /// # Errors

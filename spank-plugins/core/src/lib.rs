@@ -2,7 +2,7 @@
 //!
 //! - [`bind`]: which CPUs and memory nodes a task gets, from its GPUs;
 //! - [`checkpoint`]: which signal a task gets, and when;
-//! - [`env`]: the environment of distributed training.
+//! - [`mod@env`]: the environment of distributed training.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

@@ -23,7 +23,7 @@ const EXPECTED: &[&str] = &[
     // slurmctld times the clock when it starts; the machine is small and shared.
     r"High latency for \d+ calls to gettimeofday",
     // slurmctld tells an srun of its job's end that has just ended itself.
-    r"msg_type=SRUN_JOB_COMPLETE\) failed: (Connection reset by peer|Broken pipe)",
+    r"msg_type=SRUN_JOB_COMPLETE\) failed: (Connection reset by peer|Broken pipe|Message send failure)",
     // slurmctld ends while it still talks to daemons that end too.
     r"agent_fini: left \d+ agent threads active",
     // slurmstepd logs as an error what it writes to a cancelled job's output.

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod elf;
+pub mod initramfs;
 pub mod jobs;
 pub mod plugins;
 pub mod sacct;

@@ -1,0 +1,98 @@
+//! The system calls. `tests/numa-guest` has this file too, to call them on a kernel with four nodes.
+
+use std::ffi::{CString, c_int, c_long, c_ulong};
+use std::io;
+
+use gpu::CpuSet;
+use sgpu_config::MemoryPolicy;
+
+/// Room for masks, in words: more CPUs than a [`CpuSet`] holds.
+const MASK_WORDS: usize = 1024;
+
+/// `MPOL_PREFERRED_MANY` of `linux/mempolicy.h`, which libc lacks.
+const MPOL_PREFERRED_MANY: c_int = 5;
+
+/// The CPUs that this process may use.
+pub(crate) fn affinity() -> io::Result<CpuSet> {
+    let mut mask: [c_ulong; MASK_WORDS] = [0; MASK_WORDS];
+    // SAFETY: sched_getaffinity(2) writes at most the given number of bytes to the mask.
+    let written = unsafe {
+        libc::syscall(
+            libc::SYS_sched_getaffinity,
+            0,
+            size_of_val(&mask),
+            mask.as_mut_ptr(),
+        )
+    };
+    check(written)?;
+    Ok(CpuSet::from_nvml_mask(&mask))
+}
+
+/// Binds this process to CPUs. The kernel leaves out those that its control group does not grant, and
+/// refuses when none is left.
+pub(crate) fn set_affinity(cpus: &CpuSet) -> io::Result<()> {
+    let mask = cpus.to_nvml_mask(MASK_WORDS);
+    // SAFETY: sched_setaffinity(2) reads the given number of bytes of the mask.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_sched_setaffinity,
+            0,
+            MASK_WORDS.saturating_mul(size_of::<c_ulong>()),
+            mask.as_ptr(),
+        )
+    })
+}
+
+/// Sets where this process' memory comes from; its children inherit it.
+pub(crate) fn set_memory(policy: MemoryPolicy, nodes: &CpuSet) -> io::Result<()> {
+    match policy {
+        MemoryPolicy::Off => Ok(()),
+        MemoryPolicy::Local => mempolicy(libc::MPOL_DEFAULT, &CpuSet::new()),
+        MemoryPolicy::Bind => mempolicy(libc::MPOL_BIND, nodes),
+        MemoryPolicy::Preferred if nodes.len() > 1 => {
+            // Several nodes: since Linux 5.15. Before, the first has to do.
+            let first = nodes.first().map(|node| CpuSet::from_range(node, node));
+            mempolicy(MPOL_PREFERRED_MANY, nodes)
+                .or_else(|_| mempolicy(libc::MPOL_PREFERRED, &first.unwrap_or_default()))
+        }
+        MemoryPolicy::Preferred => mempolicy(libc::MPOL_PREFERRED, nodes),
+    }
+}
+
+fn mempolicy(mode: c_int, nodes: &CpuSet) -> io::Result<()> {
+    let words = nodes.last().map_or(0, |last| {
+        let word = last.checked_div(c_ulong::BITS).unwrap_or(0);
+        usize::try_from(word).unwrap_or(0).saturating_add(1)
+    });
+    let mask = nodes.to_nvml_mask(words);
+    // The kernel reads one bit less than it is told.
+    let bits = words
+        .saturating_mul(c_ulong::BITS as usize)
+        .saturating_add(1);
+    let (mask, bits) = if words == 0 {
+        (std::ptr::null(), 0)
+    } else {
+        (mask.as_ptr(), bits)
+    };
+    // SAFETY: set_mempolicy(2) reads the given number of bits of the mask, less one; none of NULL.
+    check(unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, mask, bits) })
+}
+
+/// Whether the control group keeps a device file from this process. access(2) asks it as open(2) does, but
+/// wakes no driver: opening a GPU that nobody uses takes seconds.
+pub(crate) fn is_denied(file: &str) -> bool {
+    let Ok(file) = CString::new(file) else {
+        return false;
+    };
+    // SAFETY: access(2) reads a NUL-terminated string.
+    let answer = unsafe { libc::access(file.as_ptr(), libc::R_OK | libc::W_OK) };
+    answer != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
+}
+
+fn check(answer: c_long) -> io::Result<()> {
+    if answer < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
