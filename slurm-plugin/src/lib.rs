@@ -38,6 +38,8 @@ pub mod host;
 #[cfg(slurm_internal)]
 pub mod list;
 #[cfg(slurm_internal)]
+mod loaded;
+#[cfg(slurm_internal)]
 pub mod memory;
 
 // A plugin built with `panic = "abort"` would end the daemon at its first panic.
