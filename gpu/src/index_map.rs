@@ -29,6 +29,7 @@
 //! Empty lines and lines that begin with `#` are passed over, keys that a reader does not know
 //! too. An index appears once; indices need not be in order or without holes.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::pci::PciAddress;
@@ -179,6 +180,7 @@ impl IndexMap {
                 return Err(IndexMapError::Parse { line: 1, what });
             }
         }
+        let mut seen = BTreeSet::new();
         for (content, line) in lines {
             let content = content.trim();
             if content.is_empty() || content.starts_with('#') {
@@ -186,7 +188,7 @@ impl IndexMap {
             }
             let fail = |what: String| IndexMapError::Parse { line, what };
             let entry = parse_entry(content).map_err(fail)?;
-            if map.get(entry.index).is_some() {
+            if !seen.insert(entry.index) {
                 return Err(fail(format!("index {} appears twice", entry.index)));
             }
             map.entries.push(entry);

@@ -1,7 +1,7 @@
 //! Small files that a daemon publishes below `/run`: whole or not at all, and never through a link that
 //! somebody else laid.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -50,36 +50,33 @@ pub fn read(path: &Path, most_bytes: u64) -> Result<String, RunFileError> {
     Ok(text)
 }
 
-/// Writes a file: a new one of mode 0644 in the same folder, renamed over the old one, so that a
-/// reader sees the old text or the new one. The folder is as [`make_folder`] makes it.
+/// Writes a file, see [`Folder::write`], in a folder of mode 0755.
 ///
 /// # Errors
 /// File or folder fail, or the folder is another user's or open to others.
 pub fn write(path: &Path, text: &str) -> Result<(), RunFileError> {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(fail(path)(io::ErrorKind::InvalidInput.into()));
-    };
-    let folder = if folder.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        folder
-    };
-    let folder = make_folder(folder)?;
-    static SERIAL: AtomicU32 = AtomicU32::new(0);
-    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-    let mut scratch = name.to_owned();
-    scratch.push(format!(".{}.{serial}.new", std::process::id()));
-    let scratch = folder.inside(&scratch);
-    let mut file = create_new(&scratch).map_err(fail(path))?;
-    let written = (|| {
-        file.set_permissions(Permissions::from_mode(0o644))?;
-        file.write_all(text.as_bytes())?;
-        fs::rename(&scratch, folder.inside(name))
-    })();
-    written.map_err(|error| {
-        let _ = fs::remove_file(&scratch);
-        fail(path)(error)
-    })
+    let (folder, name) = parts(path)?;
+    Folder::make(folder, 0o755)?.write(name, text)
+}
+
+/// Removes a file; one that is not there is gone too.
+///
+/// # Errors
+/// As for [`write`].
+pub fn remove(path: &Path) -> Result<(), RunFileError> {
+    let (folder, name) = parts(path)?;
+    match Folder::open(folder)? {
+        Some(folder) => folder.remove(name),
+        None => Ok(()),
+    }
+}
+
+fn parts(path: &Path) -> Result<(&Path, &OsStr), RunFileError> {
+    match (path.parent(), path.file_name()) {
+        (Some(folder), Some(name)) if folder.as_os_str().is_empty() => Ok((Path::new("."), name)),
+        (Some(folder), Some(name)) => Ok((folder, name)),
+        _ => Err(fail(path)(io::ErrorKind::InvalidInput.into())),
+    }
 }
 
 /// A folder that is ours alone to write in, held open so that nobody swaps it under us.
@@ -89,47 +86,150 @@ pub struct Folder {
     opened: File,
 }
 
-/// Opens a folder, and makes it (mode 0755) when it is missing; the one above must be there. It must be a
-/// real folder, ours, and writable by nobody else.
-///
-/// # Errors
-/// It cannot be made or opened, is a link, another user's or open to others.
-pub fn make_folder(path: &Path) -> Result<Folder, RunFileError> {
-    let opened = open_folder(path).map_err(fail(path))?;
-    let about = opened.metadata().map_err(fail(path))?;
-    let refuse = |what| {
-        Err(RunFileError::Unsafe {
-            path: path.to_owned(),
-            what,
-        })
-    };
-    if about.mode() & 0o022 != 0 {
-        return refuse("writable by others than its owner");
-    }
-    if about.uid() != nix::unistd::geteuid().as_raw() {
-        return refuse("belongs to another user");
-    }
-    Ok(Folder {
-        path: path.to_owned(),
-        opened,
-    })
-}
-
 impl Folder {
-    /// Opens a file for reading and writing; it is made (mode 0644) when it is missing, and must be no link.
+    /// Opens a folder, and makes it with a mode when it is missing; the one above must be there. It must be
+    /// a real folder, ours, and writable by nobody else.
     ///
     /// # Errors
-    /// It cannot be opened.
-    pub fn open_to_change(&self, name: &OsStr) -> Result<File, RunFileError> {
-        OpenOptions::new()
+    /// It cannot be made or opened, is a link, another user's or open to others.
+    pub fn make(path: &Path, mode: u32) -> Result<Self, RunFileError> {
+        Self::make_at(path, path.to_owned(), mode)
+    }
+
+    /// The same within this folder.
+    ///
+    /// # Errors
+    /// As for [`make`](Self::make).
+    pub fn make_within(&self, name: &OsStr, mode: u32) -> Result<Self, RunFileError> {
+        Self::make_at(&self.inside(name), self.path.join(name), mode)
+    }
+
+    /// Opens a folder as [`make`](Self::make) does; `None` when it is missing.
+    ///
+    /// # Errors
+    /// As for [`make`](Self::make).
+    pub fn open(path: &Path) -> Result<Option<Self>, RunFileError> {
+        Self::open_at(path, path.to_owned())
+    }
+
+    /// The same within this folder.
+    ///
+    /// # Errors
+    /// As for [`make`](Self::make).
+    pub fn open_within(&self, name: &OsStr) -> Result<Option<Self>, RunFileError> {
+        Self::open_at(&self.inside(name), self.path.join(name))
+    }
+
+    fn make_at(at: &Path, path: PathBuf, mode: u32) -> Result<Self, RunFileError> {
+        let made = match DirBuilder::new().mode(mode).create(at) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+            Err(error) => return Err(fail(&path)(error)),
+        };
+        let folder = Self::open_at(at, path.clone())?
+            .ok_or_else(|| fail(&path)(io::ErrorKind::NotFound.into()))?;
+        if made {
+            // Whatever the umask is.
+            let mode = Permissions::from_mode(mode);
+            folder.opened.set_permissions(mode).map_err(fail(&path))?;
+        }
+        Ok(folder)
+    }
+
+    fn open_at(at: &Path, path: PathBuf) -> Result<Option<Self>, RunFileError> {
+        let refuse = |what| RunFileError::Unsafe {
+            path: path.clone(),
+            what,
+        };
+        let opened = OpenOptions::new()
             .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o644)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK)
-            .open(self.inside(name))
-            .map_err(fail(&self.path.join(name)))
+            .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC)
+            .open(at);
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                return Err(refuse("a symbolic link or a file, not a folder"));
+            }
+            Err(error) => return Err(fail(&path)(error)),
+        };
+        let about = opened.metadata().map_err(fail(&path))?;
+        if about.mode() & 0o022 != 0 {
+            return Err(refuse("writable by others than its owner"));
+        }
+        if about.uid() != nix::unistd::geteuid().as_raw() {
+            return Err(refuse("belongs to another user"));
+        }
+        Ok(Some(Self { path, opened }))
+    }
+
+    /// Writes a file: a new one of mode 0644, renamed over the old one, so that a reader sees the old text
+    /// or the new one.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, name: &OsStr, text: &str) -> Result<(), RunFileError> {
+        static SERIAL: AtomicU32 = AtomicU32::new(0);
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let mut scratch = name.to_owned();
+        scratch.push(format!(".{}.{serial}.new", std::process::id()));
+        let scratch = self.inside(&scratch);
+        let path = self.path.join(name);
+        let mut file = create_new(&scratch).map_err(fail(&path))?;
+        let written = (|| {
+            file.set_permissions(Permissions::from_mode(0o644))?;
+            file.write_all(text.as_bytes())?;
+            fs::rename(&scratch, self.inside(name))
+        })();
+        written.map_err(|error| {
+            let _ = fs::remove_file(&scratch);
+            fail(&path)(error)
+        })
+    }
+
+    /// Reads a file of it, as [`read`] does.
+    ///
+    /// # Errors
+    /// As for [`read`].
+    pub fn read(&self, name: &OsStr, most_bytes: u64) -> Result<String, RunFileError> {
+        read(&self.inside(name), most_bytes)
+    }
+
+    /// Removes a file; one that is not there is gone too.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub fn remove(&self, name: &OsStr) -> Result<(), RunFileError> {
+        match fs::remove_file(self.inside(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(fail(&self.path.join(name))(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes a folder of it with its files.
+    ///
+    /// # Errors
+    /// As for [`make`](Self::make), or there are folders in it.
+    pub fn remove_folder(&self, name: &OsStr) -> Result<(), RunFileError> {
+        let Some(folder) = self.open_within(name)? else {
+            return Ok(());
+        };
+        for file in folder.names()? {
+            folder.remove(&file)?;
+        }
+        fs::remove_dir(self.inside(name)).map_err(fail(&folder.path))
+    }
+
+    /// What is in it.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn names(&self) -> Result<Vec<OsString>, RunFileError> {
+        fs::read_dir(self.inside(OsStr::new(".")))
+            .and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect())
+            .map_err(fail(&self.path))
     }
 
     fn inside(&self, name: &OsStr) -> PathBuf {
@@ -140,24 +240,6 @@ impl Folder {
 fn fail(path: &Path) -> impl FnOnce(io::Error) -> RunFileError + use<> {
     let path = path.to_owned();
     move |source| RunFileError::Io { path, source }
-}
-
-/// Opens a folder that is no link, and makes it when it is missing.
-fn open_folder(folder: &Path) -> io::Result<File> {
-    let made = match DirBuilder::new().mode(0o755).create(folder) {
-        Ok(()) => true,
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
-        Err(error) => return Err(error),
-    };
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC)
-        .open(folder)?;
-    if made {
-        // Whatever the umask is.
-        opened.set_permissions(Permissions::from_mode(0o755))?;
-    }
-    Ok(opened)
 }
 
 /// A file that was not there before. One left behind by a process of the same number is removed first.
@@ -215,7 +297,44 @@ mod tests {
 
         let linked = root.path().join("linked");
         std::os::unix::fs::symlink(&folder, &linked).unwrap();
-        assert!(write(&linked.join("gpus"), "ours").is_err());
+        for refused in [
+            write(&linked.join("gpus"), "ours"),
+            remove(&linked.join("gpus")),
+        ] {
+            let error = refused.unwrap_err().to_string();
+            assert!(error.contains("symbolic link"), "{error}");
+        }
+        assert!(path.is_file());
+    }
+
+    #[test]
+    fn folders_within_folders() {
+        let root = tempfile::tempdir().unwrap();
+        let jobs = Folder::make(&root.path().join("jobs"), 0o700).unwrap();
+        let job = jobs.make_within(OsStr::new("7"), 0o700).unwrap();
+        job.write(OsStr::new("0"), "x").unwrap();
+        assert_eq!(job.read(OsStr::new("0"), MOST).unwrap(), "x");
+        assert_eq!(jobs.names().unwrap(), ["7"]);
+        assert!(jobs.open_within(OsStr::new("8")).unwrap().is_none());
+        jobs.remove_folder(OsStr::new("7")).unwrap();
+        jobs.remove_folder(OsStr::new("7")).unwrap();
+        assert!(jobs.names().unwrap().is_empty());
+        // A link in the place of a folder is not gone through.
+        let precious = root.path().join("precious");
+        fs::create_dir(&precious).unwrap();
+        fs::write(precious.join("7"), "x").unwrap();
+        std::os::unix::fs::symlink(&precious, root.path().join("jobs/9")).unwrap();
+        assert!(jobs.open_within(OsStr::new("9")).is_err());
+        assert!(jobs.remove_folder(OsStr::new("9")).is_err());
+        assert!(precious.join("7").is_file());
+    }
+
+    #[test]
+    fn a_fifo_keeps_no_reader() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("fifo");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(read(&path, MOST).unwrap(), "");
     }
 
     #[test]

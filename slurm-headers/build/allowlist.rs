@@ -26,7 +26,6 @@ pub(crate) const FUNCTIONS: &[&str] = &[
     "find_node_record2",
     "gpu_get_tres_pos",
     "gres_build_id",
-    "gres_g_get_devices",
     "gres_get_autodetect_flags",
     "gres_get_gres_cnt",
     "slurm_running_in_(slurmctld|slurmd|slurmstepd)",

@@ -8,6 +8,7 @@ use slurm_headers::internal;
 use crate::bitstring::{Bitmap, View};
 use crate::cstr;
 use crate::list::{self, OwnedList};
+use crate::loaded::Loaded;
 use crate::memory::SlurmString;
 
 pub use crate::compat::{GPU_FLAGS, MIG_FLAGS, MIG_HAS_LINKS, MIG_NAMED_BY_DEVICE};
@@ -75,30 +76,36 @@ pub fn append(list: &OwnedList, record: &GpuRecord<'_>, cpu_count: u32) {
     unsafe { crate::compat::add_gres_to_list(list.as_ptr(), &mut raw) };
 }
 
-/// A device file of the node under the number that Slurm gives it.
+/// A device file of the gpu gres under the number that Slurm gives it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Device {
     /// The gres index: the bit of this device in the bitmaps of jobs and steps. Several files may share
     /// one.
     pub index: usize,
-    /// The file, `/dev/nvidia3`. Slurm lists each file once, under the first index that has it.
+    /// The file, `/dev/nvidia3`.
     pub path: String,
 }
 
-/// The device files of all gres of this node, in slurmd. Empty before slurmd has loaded its gres. It
-/// waits while slurmd loads them.
+/// The device files of this node's gpu gres, in slurmd. Empty before slurmd has loaded its gres. It waits
+/// while slurmd loads them.
 ///
-/// In slurmstepd it would reset what Slurm noted of the devices that are allocated.
+/// The list is asked of Slurm's `gres/gpu` itself: `gres_g_get_devices` mixes those of all gres, each of
+/// which counts from 0, and leaves out a file that it has listed before.
 #[must_use]
 pub fn devices() -> Vec<Device> {
+    type GetDevices = unsafe extern "C" fn() -> list::RawList;
     // 22.05 shows its list while it fills it, under a lock that this takes.
     let _ = any();
-    // SAFETY: Slurm gives the list away and keeps its elements.
-    let Some(list) = (unsafe { OwnedList::from_raw(crate::compat::gres_g_get_devices()) }) else {
+    let Some(plugin) = Loaded::find(c"/gres_gpu.so") else {
         return Vec::new();
     };
-    // SAFETY: gres_g_get_devices lists gres_device_t.
-    unsafe { list::elements::<internal::gres_device_t>(list.as_ptr()) }
+    let Some(function) = plugin.symbol(c"gres_p_get_devices") else {
+        return Vec::new();
+    };
+    // SAFETY: the function's type in each release (src/plugins/gres/gpu/gres_gpu.c).
+    let get_devices: GetDevices = unsafe { std::mem::transmute(function) };
+    // SAFETY: it takes no argument and gives a list of gres_device_t that stays the plugin's, or NULL.
+    unsafe { list::elements::<internal::gres_device_t>(get_devices()) }
         .filter_map(|device| {
             // SAFETY: Slurm's elements are live while it holds its gres, which it does but for the
             // moment of a reconfiguration, whose thread calls us itself.

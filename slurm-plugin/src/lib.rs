@@ -39,6 +39,8 @@ pub mod host;
 #[cfg(slurm_internal)]
 pub mod list;
 #[cfg(slurm_internal)]
+mod loaded;
+#[cfg(slurm_internal)]
 pub mod memory;
 #[cfg(slurm_public)]
 pub mod spank;

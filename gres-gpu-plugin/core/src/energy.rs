@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::ledger::Span;
+
 /// What one GPU shows at one moment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Reading {
@@ -102,11 +104,18 @@ impl Meters {
             {
                 *seat = sensor.gpu;
             }
-            if let Some(reading) = sensor.reading {
-                self.gpus
+            match sensor.reading {
+                Some(reading) => self
+                    .gpus
                     .entry(sensor.gpu)
                     .or_default()
-                    .feed(reading, at_seconds);
+                    .feed(reading, at_seconds),
+                // What it drew before says nothing of now.
+                None => {
+                    if let Some(meter) = self.gpus.get_mut(&sensor.gpu) {
+                        meter.power_watts = 0;
+                    }
+                }
             }
         }
     }
@@ -121,6 +130,24 @@ impl Meters {
     #[must_use]
     pub fn all(&self) -> Used {
         sum(self.gpus.values())
+    }
+
+    /// What the GPUs that first stood at these gres indices have used, as spans of their counters.
+    #[must_use]
+    pub fn spans(&self, indices: &[usize]) -> Vec<Span> {
+        indices
+            .iter()
+            .filter_map(|index| {
+                let gpu = *self.seats.get(*index)?;
+                let meter = self.gpus.get(&gpu)?;
+                let (to, _) = meter.last?;
+                Some(Span {
+                    gpu,
+                    from: to.saturating_sub(meter.used_joules),
+                    to,
+                })
+            })
+            .collect()
     }
 
     /// What the GPUs have used that first stood at these gres indices.
@@ -194,6 +221,7 @@ mod tests {
         let mut meters = Meters::new();
         meters.feed(at([Some((100, 50))]), 0);
         meters.feed(at([None]), 10);
+        assert_eq!(meters.of(&[0]).watts, 0);
         meters.feed(at([Some((700, 60))]), 20);
         assert_eq!(
             meters.of(&[0]),
@@ -239,6 +267,12 @@ mod tests {
         );
         meters.feed([sensor(11, 3_000), sensor(13, 800), sensor(14, 9_000)], 20);
         assert_eq!(meters.of(&[2]).joules, 500);
+        let span = Span {
+            gpu: 13,
+            from: 300,
+            to: 800,
+        };
+        assert_eq!(meters.spans(&[2]), [span]);
         assert_eq!(meters.of(&[0]).joules, 2_000);
     }
 

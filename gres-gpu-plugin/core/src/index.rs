@@ -4,6 +4,8 @@
 //! found: with four of eight GPUs configured, a GPU dropped, or MIG, that is not NVML's order. The
 //! device files are what both sides know.
 
+use std::fmt;
+
 use gpu::mig_minors::MigMinors;
 
 /// A GPU, or a MIG device within it.
@@ -28,6 +30,16 @@ impl Place {
     }
 }
 
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "/dev/nvidia{}", self.minor)?;
+        match self.mig {
+            Some((gi, ci)) => write!(f, " MIG device {gi}/{ci}"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// A device file of Slurm's list, under its gres index. The files of a MIG device share an index: the
 /// GPU's own and those of its two capabilities.
 #[derive(Clone, Copy, Debug)]
@@ -41,8 +53,7 @@ pub struct DeviceFile<'a> {
 /// What stands behind each gres index, up to the last that has a file of NVIDIA's; `None` for an index
 /// that is none of our GPUs, or a MIG device that the table of capability devices does not know.
 ///
-/// Slurm lists a file once only, so of several MIG devices of a GPU the first alone has the GPU's file:
-/// a MIG device is known by its capabilities.
+/// A MIG device is known by its capabilities: all MIG devices of a GPU have the GPU's own file too.
 #[must_use]
 pub fn places(files: &[DeviceFile<'_>], table: &MigMinors) -> Vec<Option<Place>> {
     let ours = |file: &&DeviceFile<'_>| {
@@ -127,7 +138,7 @@ mod tests {
 
     #[test]
     fn mig_devices_by_their_capabilities() {
-        // The second one lacks the GPU's own file, which Slurm lists once; the last is not in the table.
+        // The last one is not in the table.
         let mig = |gi| {
             Some(Place {
                 minor: 0,
@@ -139,9 +150,11 @@ mod tests {
                 (0, "/dev/nvidia0"),
                 (0, "/dev/nvidia-caps/nvidia-cap12"),
                 (0, "/dev/nvidia-caps/nvidia-cap13"),
+                (1, "/dev/nvidia0"),
                 (1, "/dev/nvidia-caps/nvidia-cap21"),
                 (1, "/dev/nvidia-caps/nvidia-cap22"),
                 (2, "/dev/nvidia1"),
+                (3, "/dev/nvidia0"),
                 (3, "/dev/nvidia-caps/nvidia-cap99"),
             ]),
             [mig(1), mig(2), whole(1), None]

@@ -4,6 +4,7 @@
 //! - [`configured`]: how many GPUs slurm.conf gives a node;
 //! - [`energy`]: joules of a step from counters that each GPU keeps;
 //! - [`index`]: which GPU stands behind a gres index;
+//! - [`ledger`]: which joules are a step's, and which are left for the batch script;
 //! - [`records`]: from what is on a node to what Slurm is told of it;
 //! - [`share`]: what a GPU or MIG device shows of energy and power;
 //! - [`watts`]: joules for Slurm's own energy plugin, which knows only watts.
@@ -23,6 +24,7 @@ pub mod clocks;
 pub mod configured;
 pub mod energy;
 pub mod index;
+pub mod ledger;
 pub mod records;
 pub mod share;
 pub mod watts;

@@ -11,6 +11,8 @@ pub struct Share {
     pub energy_mj: u64,
     /// Power, in mW.
     pub power_mw: u32,
+    /// The compute slices that it is of; 0 for a whole GPU.
+    pub slices: u32,
 }
 
 /// The share of `place` in the GPU that it lies on; `None` when that GPU could not be read or has no
@@ -27,6 +29,7 @@ pub fn share<E>(place: Place, gpus: &[Result<GpuSample, E>]) -> Option<Share> {
     let whole = Share {
         energy_mj: gpu.energy_mj?,
         power_mw: gpu.power_mw.unwrap_or(0),
+        slices: 0,
     };
     let Some((gi, ci)) = place.mig else {
         return Some(whole);
@@ -44,6 +47,7 @@ pub fn share<E>(place: Place, gpus: &[Result<GpuSample, E>]) -> Option<Share> {
     Some(Share {
         energy_mj: part(whole.energy_mj)?,
         power_mw: u32::try_from(part(u64::from(whole.power_mw))?).ok()?,
+        slices,
     })
 }
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use gpu::index_map::{DEFAULT_PATH, IndexEntry, IndexMap, MigPart};
 use gpu::model::Inventory;
+use gpu::run_file;
 use gpu::type_name;
 use gres_gpu_core::index::Place;
 use slurm_plugin::guard::Hook;
@@ -65,8 +66,7 @@ pub fn withdraw() {
     set_pending(None);
     numbering::forget();
     if host::in_slurmd_daemon()
-        && let Err(error) = std::fs::remove_file(DEFAULT_PATH)
-        && error.kind() != std::io::ErrorKind::NotFound
+        && let Err(error) = run_file::remove(Path::new(DEFAULT_PATH))
     {
         log::error(format_args!(
             "{DEFAULT_PATH} is out of date and not removed: {error}"

@@ -1,45 +1,42 @@
-//! What the steps of a job have paid for on this node, so that no joule is counted twice.
+//! What the steps of a job have of their GPUs on this node, so that no joule is counted twice.
 //!
-//! A batch script runs beside the steps that it starts, on the same GPUs. So each step adds what it pays for
-//! to a number in a file, and the batch script pays for the rest.
+//! A batch script runs beside the steps that it starts, on the same GPUs. Each step writes down which spans of
+//! its GPUs' counters are its own, and the batch script pays for what is in none.
 //!
 //! Slurm's extern step (`PrologFlags=Contain`) is not one of them: it pays for all that the job's GPUs use
 //! from beginning to end, since slurmctld takes its energy for the job's then, and no other step's
 //! (`_internal_step_complete` in 22.05 src/slurmctld/step_mgr.c, 24.11 src/stepmgr/stepmgr.c).
 
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::thread::sleep;
-use std::time::Duration;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
-use gpu::run_file;
-use nix::fcntl::{Flock, FlockArg};
+use gpu::run_file::{Folder, RunFileError};
+use gres_gpu_core::ledger::{self, Claim, Span};
 use slurm_headers::internal::{SLURM_BATCH_SCRIPT, SLURM_EXTERN_CONT, SLURM_INTERACTIVE_STEP};
 use slurm_plugin::{host, log};
 
-/// One file per job that has a batch script or interactive step on this node.
+/// A folder per job that has a batch script or interactive step on this node, and in it a file per step.
 const FOLDER: &str = "/run/sgpu/jobs";
-/// Another step holds a job's file for microseconds.
-const TRIES: u32 = 50;
-const PAUSE: Duration = Duration::from_millis(2);
+/// More than the spans of thousands of GPUs.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// What of a job's energy a step pays for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Part {
+enum Part {
     /// What its own GPUs use.
     Own,
-    /// What all of the job's GPUs use and no other step pays for.
+    /// What all of the job's GPUs use and no other step has.
     Rest,
 }
 
 /// The job of this step, if some step of it pays for the rest.
 #[derive(Debug)]
 pub(crate) struct Job {
-    file: PathBuf,
+    job: u32,
+    step: u32,
     part: Part,
-    /// What is in the file by this step, in joules.
-    paid: u64,
+    /// Whether the log has told that what the step has cannot be written down.
+    told: bool,
 }
 
 impl Job {
@@ -48,73 +45,91 @@ impl Job {
     pub(crate) fn of_step(job: u32, step: u32) -> Option<Self> {
         let part = match step {
             SLURM_EXTERN_CONT => return None,
-            SLURM_BATCH_SCRIPT | SLURM_INTERACTIVE_STEP => Part::Rest,
-            _ => Part::Own,
+            SLURM_BATCH_SCRIPT => Part::Rest,
+            SLURM_INTERACTIVE_STEP if !host::runs_step(job, SLURM_BATCH_SCRIPT) => Part::Rest,
+            _ if has_rest(job) => Part::Own,
+            _ => return None,
         };
-        if part == Part::Own && !has_rest(job) {
-            return None;
+        if part == Part::Rest
+            && let Err(error) = clear_ended(job)
+        {
+            log::error(format_args!(
+                "what ended jobs have paid is not removed: {error}"
+            ));
         }
-        if part == Part::Rest {
-            clear_ended(job);
-        }
-        let file = Path::new(FOLDER).join(job.to_string());
         Some(Self {
-            file,
+            job,
+            step,
             part,
-            paid: 0,
+            told: false,
         })
     }
 
-    pub(crate) fn part(&self) -> Part {
-        self.part
-    }
-
-    /// This step has paid for so many joules now, altogether.
-    pub(crate) fn pay(&mut self, joules: u64) {
-        let more = joules.saturating_sub(self.paid);
-        if self.part == Part::Rest || more == 0 {
+    /// These spans are the step's now.
+    pub(crate) fn claim(&mut self, spans: &[Span]) {
+        if self.part == Part::Rest {
             return;
         }
-        match self.add(more) {
-            Ok(()) => self.paid = joules,
-            Err(error) => log::debug(format_args!("{}: {error}", self.file.display())),
+        if let Err(error) = write(self.job, self.step, spans)
+            && !std::mem::replace(&mut self.told, true)
+        {
+            log::error(format_args!(
+                "the batch script of job {} pays for this step's energy too: {error}",
+                self.job
+            ));
         }
     }
 
-    fn add(&self, joules: u64) -> Result<(), Box<dyn std::error::Error>> {
-        let name = self.file.file_name().ok_or("no file name")?;
-        run_file::make_folder(Path::new(FOLDER).parent().ok_or("no folder")?)?;
-        let mut file = run_file::make_folder(Path::new(FOLDER))?.open_to_change(name)?;
-        for _ in 0..TRIES {
-            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-                Ok(locked) => {
-                    let sum = read(&locked).saturating_add(joules);
-                    // Always as many digits, so that no old ones are left behind.
-                    locked.write_all_at(format!("{sum:020}\n").as_bytes(), 0)?;
-                    return Ok(());
-                }
-                Err((unlocked, _)) => file = unlocked,
-            }
-            sleep(PAUSE);
-        }
-        Err("another step holds it".into())
-    }
-
-    /// What the job's other steps have paid for, in joules.
-    pub(crate) fn paid_by_steps(&self) -> u64 {
-        File::open(&self.file).map_or(0, |file| read(&file))
+    /// The joules of these spans that the step pays for; `None` when all of them are its own.
+    pub(crate) fn rest(&self, spans: &[Span]) -> Option<u64> {
+        (self.part == Part::Rest).then(|| {
+            let claims = claims(self.job).unwrap_or_else(|error| {
+                log::debug(format_args!("what steps have paid is not known: {error}"));
+                Vec::new()
+            });
+            ledger::unclaimed(spans, &claims)
+        })
     }
 }
 
-fn read(file: &File) -> u64 {
-    let mut digits = [0; 20];
-    match file.read_exact_at(&mut digits, 0) {
-        Ok(()) => std::str::from_utf8(&digits)
-            .ok()
-            .and_then(|digits| digits.parse().ok())
-            .unwrap_or(0),
-        Err(_) => 0,
+fn write(job: u32, step: u32, spans: &[Span]) -> Result<(), RunFileError> {
+    let path = Path::new(FOLDER);
+    if let Some(above) = path.parent() {
+        Folder::make(above, 0o755)?;
     }
+    Folder::make(path, 0o700)?
+        .make_within(&name(job), 0o700)?
+        .write(&name(step), &ledger::to_text(spans))
+}
+
+/// What the job's steps have.
+fn claims(job: u32) -> Result<Vec<Claim>, RunFileError> {
+    let Some(jobs) = Folder::open(Path::new(FOLDER))? else {
+        return Ok(Vec::new());
+    };
+    let Some(steps) = jobs.open_within(&name(job))? else {
+        return Ok(Vec::new());
+    };
+    let mut claims = Vec::new();
+    for file in steps.names()? {
+        // Other names are of files that are being written.
+        if let Some(step) = number(&file) {
+            claims.push(Claim {
+                // Before the file is read: a step writes its last reading while it runs.
+                runs: host::runs_step(job, step),
+                spans: ledger::parse(&steps.read(&file, MOST_BYTES)?),
+            });
+        }
+    }
+    Ok(claims)
+}
+
+fn name(number: u32) -> OsString {
+    number.to_string().into()
+}
+
+fn number(name: &OsStr) -> Option<u32> {
+    name.to_str()?.parse().ok()
 }
 
 /// Whether a batch script or an interactive step of the job runs on this node.
@@ -124,19 +139,15 @@ fn has_rest(job: u32) -> bool {
         .any(|step| host::runs_step(job, step))
 }
 
-/// Removes the files of jobs that have ended, and what an earlier run of this job left.
-fn clear_ended(own: u32) {
-    let Ok(entries) = fs::read_dir(FOLDER) else {
-        return;
+/// Removes what jobs that have ended left, and an earlier run of this job.
+fn clear_ended(own: u32) -> Result<(), RunFileError> {
+    let Some(jobs) = Folder::open(Path::new(FOLDER))? else {
+        return Ok(());
     };
-    for entry in entries.flatten() {
-        let job = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok());
-        if job.is_none_or(|job: u32| job == own || !has_rest(job)) {
-            // Another step may have been faster.
-            let _ = fs::remove_file(entry.path());
+    for folder in jobs.names()? {
+        if number(&folder).is_some_and(|job| job == own || !has_rest(job)) {
+            jobs.remove_folder(&folder)?;
         }
     }
+    Ok(())
 }

@@ -1,17 +1,17 @@
 //! slurmd's side: the counters of the node's GPUs, in the order of their gres indices.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
 use std::slice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use gpu::DeviceFault;
 use gpu::nvml::{GpuSample, Sampler, SamplerOptions, Want};
+use gpu::{DeviceFault, PciAddress};
 use gres_gpu_core::energy::{Meters, Reading, Sensor, Used};
 use gres_gpu_core::index::Place;
-use gres_gpu_core::share::share;
+use gres_gpu_core::share::{Share, share};
 use gres_gpu_driver::numbering::{forget, places};
 use slurm_headers::internal::{acct_energy_type, acct_gather_energy_t};
 use slurm_plugin::{host, log};
@@ -48,8 +48,10 @@ struct Node {
     told: Used,
     /// Whether the log has told that there is no sample.
     in_trouble: bool,
-    /// The GPUs of which the log has told that they are not read, by minor number.
-    silent: BTreeSet<u32>,
+    /// The places of which the log has told that they are not read, by id.
+    silent: BTreeSet<u64>,
+    /// Where the GPUs were found, by minor number.
+    addresses: BTreeMap<u32, PciAddress>,
 }
 
 static NODE: Mutex<Node> = Mutex::new(Node {
@@ -63,6 +65,7 @@ static NODE: Mutex<Node> = Mutex::new(Node {
     },
     in_trouble: false,
     silent: BTreeSet::new(),
+    addresses: BTreeMap::new(),
 });
 
 fn node() -> MutexGuard<'static, Node> {
@@ -106,89 +109,117 @@ pub(crate) fn sample() {
                     "GPU energy counters are not read: {error}; steps catch up once they are"
                 ));
             }
-            node.sensors = sensors(&places, |_| None);
+            node.take_in_nothing(&places);
         }
     }
 }
 
 impl Node {
     fn take_in(&mut self, places: &[Option<Place>], gpus: &[Result<GpuSample, DeviceFault>]) {
-        self.sensors = sensors(places, |place| reading(place, gpus));
-        let minors: BTreeSet<u32> = places.iter().flatten().map(|place| place.minor).collect();
-        let whole: Vec<_> = minors
-            .into_iter()
-            .map(|minor| Some(Place { minor, mig: None }))
-            .collect();
-        let whole = sensors(&whole, |place| reading(place, gpus));
-        let seconds = self
-            .since
-            .get_or_insert_with(Instant::now)
-            .elapsed()
-            .as_secs();
-        self.meters.feed(whole, seconds);
+        self.sensors = sensors(places, gpus);
+        self.feed_meters(places, gpus);
         for place in places.iter().flatten() {
             self.tell(*place, gpus);
         }
     }
 
-    /// Tells the log once when a GPU is not read, and when it is again.
+    /// No GPU could be read.
+    fn take_in_nothing(&mut self, places: &[Option<Place>]) {
+        for sensor in &mut self.sensors {
+            sensor.reading = None;
+        }
+        self.feed_meters(places, &[]);
+    }
+
+    /// The node pays for whole GPUs, MIG or not.
+    fn feed_meters(&mut self, places: &[Option<Place>], gpus: &[Result<GpuSample, DeviceFault>]) {
+        let minors: BTreeSet<u32> = places.iter().flatten().map(|place| place.minor).collect();
+        let whole: Vec<_> = minors
+            .into_iter()
+            .map(|minor| Some(Place { minor, mig: None }))
+            .collect();
+        let seconds = self
+            .since
+            .get_or_insert_with(Instant::now)
+            .elapsed()
+            .as_secs();
+        self.meters.feed(sensors(&whole, gpus), seconds);
+    }
+
+    /// Tells the log once when a GPU or MIG device is not read, and when it is again.
     fn tell(&mut self, place: Place, gpus: &[Result<GpuSample, DeviceFault>]) {
-        let minor = place.minor;
-        if reading(place, gpus).is_some() {
-            if self.silent.remove(&minor) {
-                log::info(format_args!(
-                    "the energy of /dev/nvidia{minor} is read again"
-                ));
+        let found = gpus
+            .iter()
+            .flatten()
+            .find(|gpu| gpu.minor == Some(place.minor));
+        if let Some(gpu) = found {
+            self.addresses.insert(place.minor, gpu.pci);
+        }
+        if share(place, gpus).is_some() {
+            if self.silent.remove(&place.id()) {
+                log::info(format_args!("the energy of {place} is read again"));
             }
-        } else if self.silent.insert(minor) {
-            let why = why_silent(minor, gpus);
+        } else if self.silent.insert(place.id()) {
+            let why = match found {
+                Some(gpu) => why_without_counter(gpu),
+                None => why_not_found(self.addresses.get(&place.minor), gpus),
+            };
             log::error(format_args!(
-                "the energy of /dev/nvidia{minor} is not read: {why}; steps catch up once it is"
+                "the energy of {place} is not read: {why}; steps catch up once it is"
             ));
         }
     }
 }
 
-fn sensors(places: &[Option<Place>], read: impl Fn(Place) -> Option<Reading>) -> Vec<Sensor> {
+fn sensors(places: &[Option<Place>], gpus: &[Result<GpuSample, DeviceFault>]) -> Vec<Sensor> {
     places
         .iter()
-        .map(|place| Sensor {
-            gpu: place.map_or(0, |place| place.id()),
-            reading: place.and_then(&read),
+        .map(|place| match place {
+            Some(place) => sensor(*place, share(*place, gpus)),
+            None => Sensor::default(),
         })
         .collect()
 }
 
-fn reading(place: Place, gpus: &[Result<GpuSample, DeviceFault>]) -> Option<Reading> {
-    let share = share(place, gpus)?;
-    Some(Reading {
-        counter_joules: share.energy_mj / 1000,
-        power_watts: share.power_mw / 1000,
-    })
+/// A MIG device that has become another under the same ids has another share of its GPU's counter: it is
+/// another sensor, and one that is not read is none, since its share is not known.
+fn sensor(place: Place, share: Option<Share>) -> Sensor {
+    let Some(share) = share else {
+        return Sensor {
+            gpu: if place.mig.is_none() { place.id() } else { 0 },
+            reading: None,
+        };
+    };
+    Sensor {
+        gpu: place.id() | (u64::from(share.slices) << 56),
+        reading: Some(Reading {
+            counter_joules: share.energy_mj / 1000,
+            power_watts: share.power_mw / 1000,
+        }),
+    }
 }
 
-fn why_silent(minor: u32, gpus: &[Result<GpuSample, DeviceFault>]) -> String {
-    let found = gpus.iter().flatten().find(|gpu| gpu.minor == Some(minor));
-    match found {
-        Some(gpu) => match gpu.notes.first() {
-            Some(note) => format!("GPU {} ({}): {note}", gpu.index, gpu.pci),
-            None => format!(
-                "GPU {} ({}) has no energy counter, or no such MIG device",
-                gpu.index, gpu.pci
-            ),
-        },
-        // A GPU that cannot be read may not say which device file is its own.
-        None => {
-            let faults: Vec<String> = gpus
-                .iter()
-                .filter_map(|gpu| gpu.as_ref().err().map(ToString::to_string))
-                .collect();
-            if faults.is_empty() {
-                "NVML knows no such GPU".to_owned()
-            } else {
-                faults.join("; ")
-            }
-        }
+fn why_without_counter(gpu: &GpuSample) -> String {
+    let name = format!("GPU {} ({})", gpu.index, gpu.pci);
+    match gpu.notes.first() {
+        Some(note) => format!("{name}: {note}"),
+        None => format!("{name} has no energy counter, or no such MIG device"),
+    }
+}
+
+/// What is wrong with the GPU at an address, or with all that are not read when the GPU has never told its
+/// own.
+fn why_not_found(address: Option<&PciAddress>, gpus: &[Result<GpuSample, DeviceFault>]) -> String {
+    let faults = || gpus.iter().filter_map(|gpu| gpu.as_ref().err());
+    let own = faults().find(|fault| fault.pci.is_some() && fault.pci.as_ref() == address);
+    let told: Vec<String> = match own {
+        Some(fault) => vec![fault.to_string()],
+        None => faults().map(ToString::to_string).collect(),
+    };
+    if told.is_empty() {
+        "NVML knows no such GPU".to_owned()
+    } else {
+        told.join("; ")
     }
 }
 

@@ -12,12 +12,14 @@ use slurm_headers::internal::{self, acct_energy_type, acct_gather_energy_t, step
 use slurm_plugin::memory::SlurmString;
 use slurm_plugin::{gres, host, log};
 
-use crate::job::{Job, Part};
+use crate::job::Job;
 use crate::record;
 
 /// For how long the first reading is tried again when slurmd refuses it: slurmd of 24.11 answers no more
 /// than ten requests at a time.
-const INSIST: Duration = Duration::from_secs(2);
+const INSIST_AT_FIRST: Duration = Duration::from_secs(5);
+/// The same for a later reading, which may be the last.
+const INSIST: Duration = Duration::from_secs(1);
 /// A refusal comes faster than this; what takes longer is not tried again.
 const REFUSAL: Duration = Duration::from_millis(500);
 /// Steps that start together try again at different times, up to twice this apart.
@@ -95,11 +97,16 @@ unsafe fn begin(record: *const stepd_step_rec_t) {
         step.job = Job::of_step(id.job_id, id.step_id);
         step.since = Some(Instant::now());
     }
+    insist(INSIST_AT_FIRST);
+}
+
+/// Polls, and again for so long as slurmd refuses.
+fn insist(longest: Duration) {
     let begun = Instant::now();
     let own = u64::from(std::process::id()) % PAUSE_MILLISECONDS;
     loop {
         let asked = Instant::now();
-        if poll() || asked.elapsed() > REFUSAL || begun.elapsed() > INSIST {
+        if poll() || asked.elapsed() > REFUSAL || begun.elapsed() > longest {
             return;
         }
         sleep(Duration::from_millis(
@@ -125,7 +132,7 @@ pub(crate) unsafe fn get(kind: acct_energy_type::Type, data: *mut c_void) -> c_i
         acct_energy_type::ENERGY_DATA_NODE_ENERGY
         | acct_energy_type::ENERGY_DATA_NODE_ENERGY_UP => {
             if kind == acct_energy_type::ENERGY_DATA_NODE_ENERGY_UP {
-                poll();
+                insist(INSIST);
             }
             let mut step = step();
             if step.gpus.is_empty() {
@@ -149,12 +156,13 @@ impl Step {
     /// has, which pays for what the job's other steps do not.
     fn used(&self) -> Used {
         let used = self.meters.of(&self.gpus);
-        match &self.job {
-            Some(job) if job.part() == Part::Rest => Used {
-                joules: used.joules.saturating_sub(job.paid_by_steps()),
-                ..used
-            },
-            _ => used,
+        let rest = self
+            .job
+            .as_ref()
+            .and_then(|job| job.rest(&self.meters.spans(&self.gpus)));
+        Used {
+            joules: rest.unwrap_or(used.joules),
+            ..used
         }
     }
 
@@ -162,9 +170,9 @@ impl Step {
         self.sensors = u16::try_from(sensors.len()).unwrap_or(u16::MAX);
         let seconds = self.since.map_or(0, |since| since.elapsed().as_secs());
         self.meters.feed(sensors, seconds);
-        let used = self.meters.of(&self.gpus);
+        let spans = self.meters.spans(&self.gpus);
         if let Some(job) = &mut self.job {
-            job.pay(used.joules);
+            job.claim(&spans);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! 23.02 made `add_gres_to_list` take a record, and 23.11 made `gres_g_get_devices` take the step.
+//! 23.02 made `add_gres_to_list` take a record.
 
 use slurm_headers::internal;
 
@@ -35,26 +35,5 @@ pub(crate) unsafe fn add_gres_to_list(list: RawList, record: &mut internal::gres
             record.unique_id,
             record.config_flags,
         );
-    }
-}
-
-/// All devices of the node; the list is the caller's, its elements are Slurm's. NULL if there are
-/// none.
-pub(crate) fn gres_g_get_devices() -> RawList {
-    #[cfg(slurm_ge = "23.11")]
-    let nobody = std::ptr::null_mut();
-    #[cfg(not(slurm_ge = "23.11"))]
-    let nobody = 0;
-    // SAFETY: with no gres list the function lists all devices and looks at no other argument
-    // (22.05 src/common/gres.c, 24.11 src/interfaces/gres.c).
-    unsafe {
-        internal::gres_g_get_devices(
-            std::ptr::null_mut(),
-            false,
-            0,
-            std::ptr::null_mut(),
-            0,
-            nobody,
-        )
     }
 }

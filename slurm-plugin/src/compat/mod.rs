@@ -6,7 +6,7 @@ mod before_23_02_usage;
 mod before_23_11_fork;
 mod before_24_11;
 
-pub(crate) use before_23_02::{add_gres_to_list, gres_g_get_devices};
+pub(crate) use before_23_02::add_gres_to_list;
 pub(crate) use before_23_02_usage::usage_positions;
 pub(crate) use before_23_11_fork::forks_after_discovery;
 pub(crate) use before_24_11::AUTODETECT_NVIDIA;

@@ -57,6 +57,21 @@ pub fn parse(text: &str) -> Vec<Row> {
         .collect()
 }
 
+/// What SlurmDBD has of a job and its steps by now.
+///
+/// # Panics
+/// When sacct fails.
+#[must_use]
+pub fn of(cluster: &Cluster, job: JobId) -> Vec<Row> {
+    let said = cluster
+        .command("sacct")
+        .args(["-P", "-n", "-j", &job.to_string(), "-o", FIELDS])
+        .env("SLURM_TIME_FORMAT", "%s")
+        .run()
+        .unwrap();
+    parse(&said.stdout)
+}
+
 /// Waits until SlurmDBD has a job and all of its steps in a state, and gives them.
 ///
 /// # Panics
@@ -68,18 +83,12 @@ pub fn wait(cluster: &Cluster, job: JobId, state: &str) -> Vec<Row> {
             &format!("job {job} {state} in sacct"),
             Duration::from_secs(60),
             || {
-                let said = cluster
-                    .command("sacct")
-                    .args(["-P", "-n", "-j", &job.to_string(), "-o", FIELDS])
-                    .env("SLURM_TIME_FORMAT", "%s")
-                    .run()
-                    .map_err(|error| error.to_string())?;
-                let rows = parse(&said.stdout);
+                let rows = of(cluster, job);
                 let done = |row: &Row| row.state == state && row.end_unix.is_finite();
                 if rows.len() > 1 && rows.iter().all(done) {
                     Ok(rows)
                 } else {
-                    Err(said.to_string())
+                    Err(format!("{rows:?}"))
                 }
             },
         )

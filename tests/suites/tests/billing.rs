@@ -122,6 +122,117 @@ fn with_an_extern_step_the_job_itself_has_all_that_it_used() {
     });
 }
 
+/// The script is stopped with its step, and its last reading may be the earlier one or the later.
+#[test]
+fn a_cancelled_job_pays_once() {
+    on_each_release(|release| {
+        let cluster = metered(release, &board("8xh100-sxm5", 8), "gpu:8")
+            .job_acct("jobacct_gather/linux", 30)
+            // srun has gone with the script.
+            .allow_log("STEP .* CANCELLED|JOB .* CANCELLED|Failed to send MESSAGE_TASK_EXIT")
+            .allow_log("error: slurm_(receive_msg|send_node_msg|msg_sendto|bufs_sendto)")
+            .start()
+            .unwrap();
+        let script = "#!/bin/sh\n#SBATCH --gres=gpu:2 --job-name=cut\nsleep 3\nsrun sleep 600\n";
+        let ids: Vec<_> = (0..4).map(|_| cluster.sbatch(script).unwrap()).collect();
+        let begun = std::time::Instant::now();
+        cluster
+            .wait_until("four steps", Duration::from_secs(30), || {
+                let said = cluster
+                    .run("squeue", ["-h", "-s", "-o", "%i"])
+                    .map_err(|error| error.to_string())?
+                    .stdout;
+                if said.lines().filter(|line| line.ends_with(".0")).count() == 4 {
+                    Ok(())
+                } else {
+                    Err(said)
+                }
+            })
+            .unwrap();
+        // What is measured is time itself.
+        std::thread::sleep(Duration::from_secs(14).saturating_sub(begun.elapsed()));
+        for id in &ids {
+            cluster
+                .run("scancel", [id.to_string()])
+                .unwrap()
+                .ok()
+                .unwrap();
+        }
+        for (place, id) in (0..).zip(ids) {
+            let rows = cluster
+                .wait_until("the job in sacct", Duration::from_secs(60), || {
+                    let rows = sacct::of(&cluster, id);
+                    let ended = |row: &Row| row.end_unix.is_finite();
+                    if rows.len() == 3 && rows.iter().all(ended) {
+                        Ok(rows)
+                    } else {
+                        Err(format!("{rows:?}"))
+                    }
+                })
+                .unwrap();
+            let both = watts(2 * place) + watts(2 * place + 1);
+            let (batch, step) = (sacct::step(&rows, "batch"), sacct::step(&rows, "0"));
+            let told: f64 = [&batch, &step]
+                .iter()
+                .map(|row| row.consumed_energy_joules.unwrap_or(0.0))
+                .sum();
+            let most = both * (batch.end_unix - batch.start_unix + 2.5);
+            assert!(told <= most, "{told} J told, {most} J at most: {rows:?}");
+        }
+        cluster.stop().unwrap();
+    });
+}
+
+#[test]
+fn gpus_that_hang_cost_no_other_its_joules() {
+    on_each_release(|release| {
+        let mut scenario = board("8xh100-sxm5", 8);
+        for gpu in [5, 6, 7] {
+            scenario.fault.push(Fault {
+                device: Some(gpu),
+                comm: Some("slurmd".into()),
+                ..Fault::hang("nvmlDeviceGetTotalEnergyConsumption")
+            });
+        }
+        let cluster = metered(release, &scenario, "gpu:8")
+            .slurm_conf_extra("AcctGatherNodeFreq=1")
+            .allow_log(
+                "GPU energy counters are not read|the energy of /dev/nvidia[567] is not read",
+            )
+            .start()
+            .unwrap();
+        let script = "#!/bin/sh\n#SBATCH --gres=gpu:1\nsleep 8\nsrun sleep 10\nsleep 1\n";
+        let rows = ended(&cluster, cluster.sbatch(script).unwrap());
+        assert_joules(&sacct::step(&rows, "0"), watts(0));
+        cluster.stop().unwrap();
+    });
+}
+
+#[test]
+fn no_link_is_followed_and_nothing_of_others_removed() {
+    on_each_release(|release| {
+        let cluster = metered(release, &board("8xh100-sxm5", 8), "gpu:8")
+            .allow_log("what ended jobs have paid is not removed|pays for this step's energy too")
+            .start()
+            .unwrap();
+        let node = cluster.nodes()[0].clone();
+        let precious = cluster.path(&node, "/var/precious").unwrap();
+        std::fs::create_dir(&precious).unwrap();
+        for name in ["7", "thesis.tex"] {
+            std::fs::write(precious.join(name), "x").unwrap();
+        }
+        assert_eq!(published_map(&cluster).entries.len(), 8);
+        let jobs = cluster.path(&node, "/run/sgpu/jobs").unwrap();
+        std::os::unix::fs::symlink("/var/precious", jobs).unwrap();
+        let script = "#!/bin/sh\n#SBATCH --gres=gpu:1\nsrun sleep 3\nsleep 1\n";
+        let _ = ended(&cluster, cluster.sbatch(script).unwrap());
+        assert_eq!(std::fs::read_dir(&precious).unwrap().count(), 2);
+        let log = cluster.slurmd_log(&node);
+        assert!(log.contains("symbolic link"), "{log}");
+        cluster.stop().unwrap();
+    });
+}
+
 /// What SlurmDBD has of a job that a user works in.
 fn talk(cluster: &Cluster) -> Vec<Row> {
     // salloc takes its commands from a terminal, which script makes.

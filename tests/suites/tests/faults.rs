@@ -301,6 +301,32 @@ fn four_of_eight_configured() {
     });
 }
 
+/// Each gres counts its devices from 0.
+#[test]
+fn the_map_is_of_gpus_and_no_other_gres() {
+    on_each_release(|release| {
+        let cluster = with(&eight(), release, 4)
+            .node_gres("debug:4,gpu:4")
+            .slurm_conf_extra("GresTypes=debug,gpu")
+            .gres_conf(
+                "AutoDetect=nvml\nName=debug File=/dev/nvidia[4-7]\nName=gpu File=/dev/nvidia[0-3]",
+            )
+            .start()
+            .unwrap();
+        runs(&cluster, 4);
+        let minors: Vec<_> = published_map(&cluster)
+            .entries
+            .iter()
+            .map(|entry| (entry.index, entry.minor))
+            .collect();
+        assert_eq!(
+            minors,
+            [(0, Some(0)), (1, Some(1)), (2, Some(2)), (3, Some(3))]
+        );
+        cluster.stop().unwrap();
+    });
+}
+
 #[test]
 fn a_slurmd_that_goes_to_the_background_publishes_the_map_too() {
     on_each_release(|release| {

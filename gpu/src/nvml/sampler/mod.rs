@@ -36,7 +36,7 @@ const LATE: Duration = Duration::from_secs(60);
 /// NVML is called on threads of the sampler's own, never on a caller's. A poll that takes longer
 /// than its callers wait goes on, later callers join it, and its session serves the next ones. When
 /// a call hangs on one GPU, its thread is left alone and the following polls leave that GPU out, as
-/// long as it hangs. When a second one hangs, or when NVML as a whole does for some seconds, every
+/// long as it hangs. When as many hang as a node can have, or NVML as a whole does for some seconds, every
 /// caller gets the [`Hung`] at once until a call returns.
 pub struct Sampler {
     options: SamplerOptions,

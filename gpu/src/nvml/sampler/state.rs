@@ -14,8 +14,9 @@ use crate::nvml::error::Error;
 use crate::nvml::trace::Trace;
 use crate::nvml::worker::{Hung, Job, Worker, cannot_start, lock};
 
-/// Threads that may be left alone before nothing more is asked.
-const MAX_STUCK: usize = 2;
+/// Threads that may be left alone before nothing more is asked: as many as a node has GPUs, one for each that
+/// hangs. Each costs its callers one deadline.
+const MAX_STUCK: usize = 16;
 
 pub(super) struct State<K> {
     inner: Mutex<Inner<K>>,

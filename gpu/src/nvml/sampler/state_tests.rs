@@ -245,20 +245,25 @@ fn the_sample_of_a_thread_that_returns_is_not_lost() {
 }
 
 #[test]
-fn two_that_hang_are_enough() {
+fn each_gpu_may_hang_but_no_more_threads_than_gpus_pile_up() {
     let bench = Bench::new();
-    let first = bench.then_hang(Call::DeviceGetName, Some(1));
-    bench.hung(SHORT);
-    let _second = bench.then_hang(Call::DeviceGetName, Some(2));
-    assert_eq!(bench.hung(SHORT).device, Some(2));
+    let first = bench.then_hang(Call::DeviceGetName, Some(0));
+    assert_eq!(bench.hung(SHORT).device, Some(0));
+    let _others: Vec<_> = (1..16)
+        .map(|gpu| {
+            let gate = bench.then_hang(Call::DeviceGetName, Some(gpu));
+            assert_eq!(bench.hung(SHORT).device, Some(gpu));
+            gate
+        })
+        .collect();
     let start = Instant::now();
     let hung = bench.hung(LONG);
     assert!(start.elapsed() < LONG / 4);
-    assert_eq!((hung.device, hung.fresh), (Some(1), false));
+    assert_eq!((hung.device, hung.fresh), (Some(0), false));
     drop(first);
     bench.closed_elsewhere();
     until("one may be asked again", || bench.sample(NEW, LONG).is_ok());
-    assert_eq!(*bench.left_out.lock().unwrap(), [2]);
+    assert_eq!(*bench.left_out.lock().unwrap(), (1..16).collect::<Vec<_>>());
 }
 
 #[test]
