@@ -62,7 +62,7 @@ pub fn write(path: &Path, text: &str) -> Result<(), RunFileError> {
 /// Removes a file; one that is not there is gone too.
 ///
 /// # Errors
-/// As for [`write`].
+/// As for [`write()`].
 pub fn remove(path: &Path) -> Result<(), RunFileError> {
     let (folder, name) = parts(path)?;
     match Folder::open(folder)? {
