@@ -3,10 +3,10 @@
 use std::ffi::c_char;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpu::PciAddress;
-use gpu::index_map::{DEFAULT_PATH, IndexEntry, IndexMap};
+use gpu::index_map::{DEFAULT_PATH, IndexEntry, IndexMap, IndexMapError};
 use gpu::nvml::{Clock, Device, Error, Session, Trace, Worker};
 use gres_gpu_core::clocks::Request;
 use slurm_headers::internal::bitstr_t;
@@ -17,6 +17,10 @@ use crate::Driver;
 
 /// A step starts at the latest after this, whatever NVML does.
 const DEADLINE: Duration = Duration::from_secs(10);
+
+/// The map is there at the latest so long after slurmd has registered.
+const MAP_DELAY: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(20);
 
 static WORKER: Worker = Worker::new();
 
@@ -87,7 +91,7 @@ pub(crate) fn reset() {
 /// left alone, with a line in the log: it may be another job's GPU. So are MIG devices, whose clocks are
 /// their whole GPU's.
 fn addresses(indices: &[usize]) -> Vec<PciAddress> {
-    let map = match IndexMap::read(Path::new(DEFAULT_PATH)) {
+    let map = match wait_for_map() {
         Ok(map) => map,
         Err(error) => {
             log::error(format_args!("--gpu-freq: no clock is changed: {error}"));
@@ -111,6 +115,17 @@ fn addresses(indices: &[usize]) -> Vec<PciAddress> {
             None
         })
         .collect()
+}
+
+/// The map; slurmd publishes it a moment after it has registered, and a step may be faster.
+fn wait_for_map() -> Result<IndexMap, IndexMapError> {
+    let begun = Instant::now();
+    loop {
+        match IndexMap::read(Path::new(DEFAULT_PATH)) {
+            Err(IndexMapError::File(_)) if begun.elapsed() < MAP_DELAY => std::thread::sleep(PAUSE),
+            outcome => return outcome,
+        }
+    }
 }
 
 /// Does `work` on each of the GPUs and gives what succeeded. Each has a thread, so that one that hangs

@@ -150,7 +150,7 @@ fn a_cancelled_job_pays_once() {
             })
             .unwrap();
         // What is measured is time itself.
-        std::thread::sleep(Duration::from_secs(14).saturating_sub(begun.elapsed()));
+        std::thread::sleep(Duration::from_secs(22).saturating_sub(begun.elapsed()));
         for id in &ids {
             cluster
                 .run("scancel", [id.to_string()])
@@ -176,7 +176,8 @@ fn a_cancelled_job_pays_once() {
                 .iter()
                 .map(|row| row.consumed_energy_joules.unwrap_or(0.0))
                 .sum();
-            let most = both * (batch.end_unix - batch.start_unix + 2.5);
+            // The end in SlurmDBD is when the job was cancelled, its GPUs were its own until it was gone.
+            let most = both * begun.elapsed().as_secs_f64();
             assert!(told <= most, "{told} J told, {most} J at most: {rows:?}");
         }
         cluster.stop().unwrap();
