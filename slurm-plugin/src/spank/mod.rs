@@ -54,6 +54,10 @@ macro_rules! spank_plugin {
                 count: ::std::ffi::c_int,
                 words: *mut *mut ::std::ffi::c_char,
             ) -> ::std::ffi::c_int, fallback 0 => {
+                // Slurm's own functions do not all look.
+                if handle.is_null() {
+                    return 0;
+                }
                 // SAFETY: Slurm's arguments: the handle of this call, and the words of plugstack.conf.
                 let ($spank, $arguments) = unsafe {
                     (

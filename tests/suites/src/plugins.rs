@@ -13,8 +13,9 @@ pub struct Plugin {
     pub plugin_type: &'static str,
     /// Its list of exported symbols, below `abi/<release>/`.
     pub exports: &'static str,
-    /// The file of Slurm's source that lists the symbols which Slurm looks up, first name that exists.
-    pub syms: [&'static str; 2],
+    /// The file of Slurm's source that lists the symbols which Slurm looks up, first name that exists; `None`
+    /// for a SPANK plugin, which has the hooks that it uses.
+    pub syms: Option<[&'static str; 2]>,
 }
 
 const GPU_SYMS: [&str; 2] = ["src/interfaces/gpu.c", "src/common/gpu.c"];
@@ -26,19 +27,28 @@ pub fn of(release: Release) -> Vec<Plugin> {
         file,
         plugin_type,
         exports: "gpu.txt",
-        syms: GPU_SYMS,
+        syms: Some(GPU_SYMS),
+    };
+    let spank = |file, exports| Plugin {
+        file,
+        plugin_type: "spank",
+        exports,
+        syms: None,
     };
     let mut plugins = vec![
+        spank("spank_sgpu_bind.so", "spank_bind.txt"),
+        spank("spank_sgpu_env.so", "spank_env.txt"),
+        spank("spank_sgpu_ckpt.so", "spank_ckpt.txt"),
         gpu("gpu_nvml.so", "gpu/nvml"),
         gpu("gpu_generic.so", "gpu/generic"),
         Plugin {
             file: "acct_gather_energy_sgpu.so",
             plugin_type: "acct_gather_energy/sgpu",
             exports: "acct_gather_energy.txt",
-            syms: [
+            syms: Some([
                 "src/interfaces/acct_gather_energy.c",
                 "src/common/slurm_acct_gather_energy.c",
-            ],
+            ]),
         },
     ];
     if release >= Release::Slurm24_11 {

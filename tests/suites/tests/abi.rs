@@ -33,7 +33,10 @@ fn exports_are_the_committed_list() {
 #[test]
 fn all_that_slurm_looks_up_is_there() {
     for_each_plugin(|release, root, plugin, object| {
-        let syms = plugins::syms(&plugins::source(&root.version().to_string()), plugin.syms);
+        let Some(files) = plugin.syms else {
+            return;
+        };
+        let syms = plugins::syms(&plugins::source(&root.version().to_string()), files);
         assert!(
             syms.len() > 4,
             "{release}: the list of {} was not read: {syms:?}",

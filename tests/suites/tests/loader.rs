@@ -88,10 +88,13 @@ fn for_each(check: impl Fn(&Loader, &Root, Release, &Plugin)) {
     }
 }
 
+/// What a SPANK plugin exports besides its hooks.
+const VARIABLES: [&str; 2] = ["spank_plugin_version", "slurm_spank_init_failure_mode"];
+
 fn hooks(release: Release, plugin: &Plugin) -> Vec<String> {
     plugins::expected_exports(release, plugin)
         .into_iter()
-        .filter(|name| !name.starts_with("plugin_"))
+        .filter(|name| !name.starts_with("plugin_") && !VARIABLES.contains(&name.as_str()))
         .collect()
 }
 
@@ -136,6 +139,7 @@ fn null_is_survived_by_every_hook() {
 fn fallback(hook: &str) -> Option<i32> {
     match hook {
         "init" | "fini" | "gpu_p_reconfig" => Some(0),
+        _ if hook.starts_with("slurm_spank_") => Some(0),
         "gpu_p_get_system_gpu_list" | "gpu_p_test_cpu_conv" => Some(0), // NULL
         "gpu_p_energy_read"
         | "gpu_p_usage_read"
