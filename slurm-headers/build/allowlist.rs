@@ -15,6 +15,7 @@ pub(crate) const TYPES: &[&str] = &[
     "log_level_t",
     "node_config_load_t",
     "slurm_conf_t",
+    "slurm_err_t",
     "slurmd_conf_t",
     "stepd_step_rec_t",
 ];

@@ -38,6 +38,15 @@ pub fn node_name() -> Option<String> {
     unsafe { cstr::text((*conf).node_name) }.map(|name| name.into_owned())
 }
 
+/// Whether the RPC that has just failed on this thread was refused by slurmd for want of room, and is worth
+/// another try.
+#[must_use]
+pub fn was_refused() -> bool {
+    std::io::Error::last_os_error()
+        .raw_os_error()
+        .is_some_and(crate::compat::is_refusal)
+}
+
 /// `JobAcctGatherType` of slurm.conf; `None` when it is not set or not known.
 #[must_use]
 pub fn job_acct_gather_type() -> Option<String> {

@@ -20,8 +20,6 @@ use crate::record;
 const INSIST_AT_FIRST: Duration = Duration::from_secs(5);
 /// The same for a later reading, which may be the last.
 const INSIST: Duration = Duration::from_secs(1);
-/// A refusal comes faster than this; what takes longer is not tried again.
-const REFUSAL: Duration = Duration::from_millis(500);
 /// Steps that start together try again at different times, up to twice this apart.
 const PAUSE_MILLISECONDS: u64 = 100;
 
@@ -104,11 +102,7 @@ unsafe fn begin(record: *const stepd_step_rec_t) {
 fn insist(longest: Duration) {
     let begun = Instant::now();
     let own = u64::from(std::process::id()) % PAUSE_MILLISECONDS;
-    loop {
-        let asked = Instant::now();
-        if poll() || asked.elapsed() > REFUSAL || begun.elapsed() > longest {
-            return;
-        }
+    while poll() == Answer::Refused && begun.elapsed() < longest {
         sleep(Duration::from_millis(
             PAUSE_MILLISECONDS.saturating_add(own),
         ));
@@ -177,29 +171,41 @@ impl Step {
     }
 }
 
-/// Asks slurmd for the counters; `false` when it does not give them. The next poll catches up.
-fn poll() -> bool {
+/// What slurmd says to a request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Answer {
+    /// It is answered, or not worth another try now. The next poll catches up.
+    Done,
+    /// slurmd has too many requests at the moment.
+    Refused,
+}
+
+/// Asks slurmd for the counters.
+fn poll() -> Answer {
     let _turn = ASKING.lock().unwrap_or_else(PoisonError::into_inner);
     let context = {
         let step = step();
         if step.gpus.is_empty() {
-            return true;
+            return Answer::Done;
         }
         step.context
     };
     let (Some(context), Some(node)) = (context, host::node_name()) else {
-        return true;
+        return Answer::Done;
     };
-    let sensors = ask(context, &node);
-    if sensors.is_empty() {
-        log::debug("slurmd gave no energy counters this time");
-        return false;
+    match ask(context, &node) {
+        Ok(sensors) => {
+            step().take_in(sensors);
+            Answer::Done
+        }
+        Err(answer) => {
+            log::debug("slurmd gave no energy counters this time");
+            answer
+        }
     }
-    step().take_in(sensors);
-    true
 }
 
-fn ask(context: u16, node: &str) -> Vec<Sensor> {
+fn ask(context: u16, node: &str) -> Result<Vec<Sensor>, Answer> {
     let node = SlurmString::new(node);
     let (mut count, mut records) = (0u16, null_mut::<acct_gather_energy_t>());
     // SAFETY: Slurm's own RPC to the slurmd of that node: it stores how many records there are and
@@ -207,17 +213,26 @@ fn ask(context: u16, node: &str) -> Vec<Sensor> {
     let rc = unsafe {
         internal::slurm_get_node_energy(node.as_ptr(), context, 0, &raw mut count, &raw mut records)
     };
+    let failed = || {
+        if host::was_refused() {
+            Answer::Refused
+        } else {
+            Answer::Done
+        }
+    };
     if records.is_null() {
-        return Vec::new();
+        return Err(failed());
     }
     let sensors = if rc == 0 {
         // SAFETY: not NULL, and `count` records by the RPC's contract.
-        unsafe { slice::from_raw_parts(records, usize::from(count)) }
-            .iter()
-            .map(record::to_sensor)
-            .collect()
+        Ok(
+            unsafe { slice::from_raw_parts(records, usize::from(count)) }
+                .iter()
+                .map(record::to_sensor)
+                .collect(),
+        )
     } else {
-        Vec::new()
+        Err(failed())
     };
     // SAFETY: the array is ours and of Slurm's allocator.
     unsafe { internal::acct_gather_energy_destroy(records) };

@@ -1,4 +1,5 @@
-//! 24.11 dropped the typedefs `List` and `ListIterator` and added a flag to detected gres records.
+//! 24.11 dropped the typedefs `List` and `ListIterator`, added a flag to detected gres records, and refuses
+//! energy requests beyond ten.
 
 use slurm_headers::internal;
 
@@ -48,3 +49,16 @@ pub(crate) const AUTODETECT_NVIDIA: u32 =
 pub const MIG_HAS_LINKS: bool = !cfg!(slurm_ge = "23.11");
 /// Whether this release takes the profile of a MIG device from its name.
 pub const MIG_NAMED_BY_DEVICE: bool = cfg!(slurm_ge = "23.02");
+
+/// Whether slurmd has refused a request because it has too many of them (`_rpc_acct_gather_energy` in
+/// src/slurmd/slurmd/req.c).
+#[cfg(slurm_ge = "24.11")]
+pub(crate) fn is_refusal(errno: i32) -> bool {
+    u32::try_from(errno) == Ok(internal::slurm_err_t::ESLURMD_TOO_MANY_RPCS)
+}
+
+/// Whether slurmd has refused a request because it has too many of them: it has no such limit.
+#[cfg(not(slurm_ge = "24.11"))]
+pub(crate) fn is_refusal(_: i32) -> bool {
+    false
+}

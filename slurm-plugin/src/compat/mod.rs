@@ -9,6 +9,6 @@ mod before_24_11;
 pub(crate) use before_23_02::add_gres_to_list;
 pub(crate) use before_23_02_usage::usage_positions;
 pub(crate) use before_23_11_fork::forks_after_discovery;
-pub(crate) use before_24_11::AUTODETECT_NVIDIA;
+pub(crate) use before_24_11::{AUTODETECT_NVIDIA, is_refusal};
 pub use before_24_11::{GPU_FLAGS, MIG_FLAGS, MIG_HAS_LINKS, MIG_NAMED_BY_DEVICE};
 pub(crate) use before_24_11::{RawIterator, RawListTarget};
