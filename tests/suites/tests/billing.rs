@@ -133,7 +133,8 @@ fn a_cancelled_job_pays_once() {
             .allow_log("error: slurm_(receive_msg|send_node_msg|msg_sendto|bufs_sendto)")
             .start()
             .unwrap();
-        let script = "#!/bin/sh\n#SBATCH --gres=gpu:2 --job-name=cut\nsleep 3\nsrun sleep 600\n";
+        let script = "#!/bin/sh\n#SBATCH --gres=gpu:2 --job-name=cut\n\
+             echo $SLURM_JOB_GPUS\nsleep 3\nsrun sleep 600\n";
         let ids: Vec<_> = (0..4).map(|_| cluster.sbatch(script).unwrap()).collect();
         let begun = std::time::Instant::now();
         cluster
@@ -158,7 +159,7 @@ fn a_cancelled_job_pays_once() {
                 .ok()
                 .unwrap();
         }
-        for (place, id) in (0..).zip(ids) {
+        for id in ids {
             let rows = cluster
                 .wait_until("the job in sacct", Duration::from_secs(60), || {
                     let rows = sacct::of(&cluster, id);
@@ -170,7 +171,7 @@ fn a_cancelled_job_pays_once() {
                     }
                 })
                 .unwrap();
-            let both = watts(2 * place) + watts(2 * place + 1);
+            let both: f64 = indices(&cluster, id).into_iter().map(watts).sum();
             let (batch, step) = (sacct::step(&rows, "batch"), sacct::step(&rows, "0"));
             let told: f64 = [&batch, &step]
                 .iter()
