@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::elf;
 use crate::fsx;
+use crate::musl;
 use crate::os;
 use crate::paths::Paths;
 use crate::plugins::{self, PROGRAMS, Plugin, Program};
@@ -318,20 +319,24 @@ fn collect(plugins: &[&Plugin], version: Version, from: &Path, to: &Path) -> Res
 fn program(paths: &Paths, program: &Program, how: How, step: &Step<'_>) -> Result<PathBuf> {
     let out = paths.target().join("programs");
     let mut cmd = cargo(paths)
-        .args(["rustc", "-p", program.package, "--target-dir"])
+        .args(["build", "-p", program.package, "--target-dir"])
         .arg(&out)
         .hint("the log has the compiler's messages");
     if !how.debug {
         cmd = cmd.arg("--release");
     }
-    if program.is_static {
-        cmd = cmd.args(["--", "-C", "target-feature=+crt-static"]);
+    if !program.is_static {
+        cmd.run(step)?;
+        return Ok(out.join(profile(how.debug)).join(program.package));
     }
-    cmd.run(step)?;
-    let made = out.join(profile(how.debug)).join(program.package);
-    if program.is_static {
-        elf::check_static(&made)?;
-    }
+    musl::ensure(step)?;
+    let target = musl::target();
+    cmd.args(["--target", &target]).run(step)?;
+    let made = out
+        .join(target)
+        .join(profile(how.debug))
+        .join(program.package);
+    elf::check_static(&made)?;
     Ok(made)
 }
 

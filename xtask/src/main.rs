@@ -23,6 +23,7 @@ mod links;
 mod lint;
 mod lock;
 mod matching;
+mod musl;
 mod oracle;
 mod os;
 mod paths;

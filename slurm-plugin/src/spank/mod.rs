@@ -8,10 +8,12 @@
 
 mod handle;
 mod options;
+mod timed;
 
 pub use handle::{Context, Overwrite, Spank, SpankError, context};
 pub use options::{Argument, Options, Spec};
 pub use slurm_headers::public::{SLURM_VERSION_NUMBER, spank_t};
+pub use timed::timed;
 
 /// Exports what Slurm looks up in a SPANK plugin: its identity, and the hooks that it uses. Only those: a
 /// plugin with a prolog has slurmd run one for every job.
@@ -58,6 +60,7 @@ macro_rules! spank_plugin {
                 if handle.is_null() {
                     return 0;
                 }
+                $crate::log::set_prefix(::std::concat!("spank_", $name));
                 // SAFETY: Slurm's arguments: the handle of this call, and the words of plugstack.conf.
                 let ($spank, $arguments) = unsafe {
                     (
@@ -65,7 +68,7 @@ macro_rules! spank_plugin {
                         $crate::cstr::words(count, words),
                     )
                 };
-                $body
+                $crate::spank::timed(::std::stringify!($hook), || $body)
             }
         )*}
     };

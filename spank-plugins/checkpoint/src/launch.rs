@@ -5,8 +5,9 @@ use std::ffi::{CString, c_char};
 use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd as _, RawFd};
 
+use slurm_plugin::log;
 use slurm_plugin::spank::Spank;
 use spank_core::checkpoint::orders::{END, Orders};
 
@@ -37,10 +38,9 @@ pub(crate) fn launch(spank: &Spank<'_>, relay: File, orders: Orders) -> Result<(
     }
 }
 
-/// Forks. The child goes on as the task; this process, which slurmstepd knows as the task, becomes the relay.
-/// When it cannot, the child ends and this process is the task as before.
+/// Forks. The child goes on as the task at once; this process, which slurmstepd knows as the task, becomes the
+/// relay.
 fn as_parent(relay: &File, mut orders: Orders) -> io::Result<()> {
-    let (hear, tell) = pipe()?;
     let blocked = block_all();
     // SAFETY: this process has one thread: slurmstepd forked it for the task. The child goes on in it as the
     // parent would have.
@@ -51,33 +51,40 @@ fn as_parent(relay: &File, mut orders: Orders) -> io::Result<()> {
             Err(error)
         }
         0 => {
-            drop(tell);
-            if relay_has_failed(&hear) {
-                // SAFETY: ends the process without running Slurm's exit handlers.
-                unsafe { libc::_exit(0) };
-            }
             block(blocked);
             Ok(())
         }
         child => {
             orders.child = Some(child);
             let error = exec(relay.as_raw_fd(), &orders.words());
-            // SAFETY: an open descriptor and one byte; the child is this process' own.
-            unsafe {
-                libc::write(tell.as_raw_fd(), c"x".as_ptr().cast(), 1);
-                libc::waitpid(child, std::ptr::null_mut(), 0);
-            }
-            block(blocked);
-            Err(error)
+            log::error(format_args!(
+                "no relay: {error}: signals are passed on, and no more"
+            ));
+            stand_in(child)
         }
     }
 }
 
-/// Waits until the other process is the relay, which closes the pipe, or says that it is not.
-fn relay_has_failed(hear: &OwnedFd) -> bool {
-    let mut byte = 0_u8;
-    // SAFETY: at most one byte is written.
-    unsafe { libc::read(hear.as_raw_fd(), (&raw mut byte).cast(), 1) == 1 }
+/// Where the relay cannot start, with all signals blocked: passes them on to the task, and ends with its exit
+/// code.
+fn stand_in(task: libc::pid_t) -> ! {
+    let all = all_signals();
+    loop {
+        let (mut status, mut signal) = (0, 0);
+        // SAFETY: the kernel writes two numbers; the set is ours.
+        unsafe {
+            match libc::waitpid(task, &raw mut status, libc::WNOHANG) {
+                0 => {}
+                -1 => libc::_exit(1),
+                _ if libc::WIFEXITED(status) => libc::_exit(libc::WEXITSTATUS(status)),
+                _ => libc::_exit(libc::WTERMSIG(status).saturating_add(128)),
+            }
+            libc::sigwait(&raw const all, &raw mut signal);
+            if signal != libc::SIGCHLD {
+                libc::kill(task, signal);
+            }
+        }
+    }
 }
 
 /// Becomes the relay; comes back with an error only.
@@ -97,26 +104,19 @@ fn exec(relay: RawFd, words: &[String]) -> io::Error {
     io::Error::last_os_error()
 }
 
-/// A pipe that the task's program does not inherit.
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut ends: [RawFd; 2] = [-1; 2];
-    // SAFETY: the kernel writes two numbers.
-    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let [hear, tell] = ends;
-    // SAFETY: two new descriptors that nobody else has.
-    Ok(unsafe { (OwnedFd::from_raw_fd(hear), OwnedFd::from_raw_fd(tell)) })
+fn all_signals() -> libc::sigset_t {
+    // SAFETY: a set of bits, for which all zero is a value.
+    let mut all = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is ours.
+    unsafe { libc::sigfillset(&raw mut all) };
+    all
 }
 
+/// Blocks all signals and gives those that were blocked before.
 fn block_all() -> libc::sigset_t {
-    // SAFETY: sets of bits, for which all zero is a value.
-    let (mut all, mut before) = unsafe { std::mem::zeroed::<(libc::sigset_t, libc::sigset_t)>() };
+    let (all, mut before) = (all_signals(), all_signals());
     // SAFETY: both sets are ours.
-    unsafe {
-        libc::sigfillset(&raw mut all);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-    }
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const all, &raw mut before) };
     before
 }
 

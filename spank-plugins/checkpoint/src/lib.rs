@@ -63,7 +63,6 @@ unsafe extern "C" fn given(number: c_int, value: *const c_char, _remote: c_int) 
 }
 
 fn init(spank: &Spank<'_>, arguments: &[String]) -> c_int {
-    log::set_prefix("sgpu_ckpt");
     if !matches!(
         context(),
         Context::Local | Context::Allocator | Context::Remote

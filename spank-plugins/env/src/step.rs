@@ -31,7 +31,6 @@ pub(crate) fn get() -> Option<&'static Step> {
 
 /// The hook.
 pub(crate) fn init(spank: &Spank<'_>, arguments: &[String]) -> c_int {
-    log::set_prefix("spank_sgpu_env");
     options::register(spank);
     if context() == Context::Remote && spank.step_id().is_ok_and(|step| step < FIRST_SPECIAL_STEP) {
         STEP.get_or_init(|| read(spank, arguments));

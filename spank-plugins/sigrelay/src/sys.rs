@@ -66,14 +66,12 @@ fn empty() -> libc::sigset_t {
     set
 }
 
-/// Takes the signals that are ignored, which would never be seen, and gives them back.
-pub(crate) fn stop_ignoring() -> Vec<c_int> {
-    let ignored: Vec<c_int> = (1..=LAST).filter(|signal| is_ignored(*signal)).collect();
-    for signal in &ignored {
+/// Takes the signals that are ignored, which would never be seen.
+pub(crate) fn stop_ignoring() {
+    for signal in (1..=LAST).filter(|signal| is_ignored(*signal)) {
         // SAFETY: the default action is set, no handler.
-        unsafe { libc::signal(*signal, libc::SIG_DFL) };
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
-    ignored
 }
 
 fn is_ignored(signal: c_int) -> bool {
@@ -82,14 +80,6 @@ fn is_ignored(signal: c_int) -> bool {
     // SAFETY: the struct is ours; nothing is set.
     let code = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
     code == 0 && action.sa_sigaction == libc::SIG_IGN
-}
-
-/// Ignores signals.
-pub(crate) fn ignore(signals: &[c_int]) {
-    for signal in signals {
-        // SAFETY: no handler is set.
-        unsafe { libc::signal(*signal, libc::SIG_IGN) };
-    }
 }
 
 /// Where blocked signals are read from.
@@ -127,15 +117,42 @@ pub(crate) fn wait(queue: &OwnedFd, milliseconds: Option<c_int>) {
     unsafe { libc::poll(&raw mut poll, 1, milliseconds.unwrap_or(-1)) };
 }
 
-/// Forks: `None` in the child.
-pub(crate) fn fork() -> io::Result<Option<c_int>> {
-    // SAFETY: this process has one thread.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()),
-        0 => Ok(None),
-        child => Ok(Some(child)),
+/// Starts a program as a child that has these signals blocked, found as [`exec`] finds it.
+pub(crate) fn spawn(command: &[&CStr], blocked: Signals) -> io::Result<c_int> {
+    let words = pointers(command);
+    let program = command.first().ok_or(io::ErrorKind::InvalidInput)?;
+    // SAFETY: all zero is a value of the struct, and what init is given to fill.
+    let mut how: libc::posix_spawnattr_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the struct and the set are ours; the calls cannot fail with them.
+    unsafe {
+        libc::posix_spawnattr_init(&raw mut how);
+        libc::posix_spawnattr_setsigmask(&raw mut how, &raw const blocked.0);
+        libc::posix_spawnattr_setflags(&raw mut how, SET_MASK);
     }
+    let mut error = libc::ENOENT;
+    for path in candidates(program) {
+        let mut pid = 0;
+        // SAFETY: NUL-terminated strings, and arrays of them that end in NULL; the rest is ours.
+        error = unsafe {
+            libc::posix_spawn(
+                &raw mut pid,
+                path.as_ptr(),
+                std::ptr::null(),
+                &raw const how,
+                words.as_ptr().cast(),
+                environ.cast(),
+            )
+        };
+        if error == 0 {
+            return Ok(pid);
+        }
+    }
+    Err(io::Error::from_raw_os_error(error))
 }
+
+/// Its number fits each C library's type.
+#[expect(clippy::cast_possible_truncation, reason = "8")]
+const SET_MASK: libc::c_short = libc::POSIX_SPAWN_SETSIGMASK as libc::c_short;
 
 /// Whether a child has ended, and how. An error says that it is no child.
 pub(crate) fn ended(child: c_int) -> io::Result<Option<Ended>> {
@@ -177,8 +194,7 @@ pub(crate) fn exec(command: &[&CStr]) -> c_int {
     let Some(program) = command.first() else {
         return libc::EINVAL;
     };
-    let mut words: Vec<*const c_char> = command.iter().map(|word| word.as_ptr()).collect();
-    words.push(std::ptr::null());
+    let words = pointers(command);
     let mut error = io::Error::from_raw_os_error(libc::ENOENT);
     for path in candidates(program) {
         // SAFETY: NUL-terminated strings, and an array of them that ends in NULL; the C library's environment.
@@ -194,6 +210,12 @@ pub(crate) fn exec(command: &[&CStr]) -> c_int {
         program.to_string_lossy()
     );
     error.raw_os_error().unwrap_or(libc::EINVAL)
+}
+
+/// As C has it: a NULL behind the last.
+fn pointers(words: &[&CStr]) -> Vec<*const c_char> {
+    let pointers = words.iter().map(|word| word.as_ptr());
+    pointers.chain([std::ptr::null()]).collect()
 }
 
 unsafe extern "C" {

@@ -21,23 +21,15 @@ impl Task {
     /// blocked signals.
     pub(crate) fn start(command: &[&CStr]) -> io::Result<Self> {
         let blocked = sys::block_all();
-        let ignored = sys::stop_ignoring();
-        let give_back = || {
-            sys::ignore(&ignored);
-            sys::block(blocked);
-        };
-        let started = sys::signal_queue().and_then(|signals| Ok((signals, sys::fork()?)));
+        let started = sys::signal_queue().and_then(|signals| {
+            let pid = sys::spawn(command, blocked)?;
+            Ok(Self { pid, signals })
+        });
         match started {
-            Ok((signals, Some(pid))) => Ok(Self { pid, signals }),
-            Ok((_, None)) => {
-                give_back();
-                std::process::exit(sys::exec(command))
-            }
-            Err(error) => {
-                give_back();
-                Err(error)
-            }
+            Ok(_) => sys::stop_ignoring(),
+            Err(_) => sys::block(blocked),
         }
+        started
     }
 
     /// Takes a task that runs already over.

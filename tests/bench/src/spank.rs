@@ -1,5 +1,6 @@
 //! What the SPANK plugins cost a step: `srun -n 64 true` on one node, with and without them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -19,7 +20,7 @@ const OPTIONS: &str = "--dist-env=torch --gpu-numa-bind=closest --checkpoint-sig
 pub(crate) fn run(pairs: usize) -> Result<()> {
     for release in Release::FULL {
         for options in ["", OPTIONS] {
-            let ratios = measure(release, pairs, options)?;
+            let Measured { ratios, hooks } = measure(release, pairs, options)?;
             let (middle, bound) = (median(ratios.clone()), upper_bound(&ratios));
             let what = if options.is_empty() {
                 "options off"
@@ -37,13 +38,62 @@ pub(crate) fn run(pairs: usize) -> Result<()> {
                 (_, true) => "ratio_off_22_05",
             };
             println!("figure: spank.{name} {bound:.3} with/without, upper bound");
+            if !options.is_empty() {
+                show_hooks(release, hooks);
+            }
         }
     }
     Ok(())
 }
 
-/// The pairs' ratios.
-fn measure(release: Release, pairs: usize, options: &str) -> Result<Vec<f64>> {
+struct Measured {
+    /// Of the pairs' times.
+    ratios: Vec<f64>,
+    /// Microseconds that the tasks' own hooks took, by plugin.
+    hooks: BTreeMap<String, Vec<f64>>,
+}
+
+/// Each task calls one hook of each plugin, as its user.
+fn show_hooks(release: Release, hooks: BTreeMap<String, Vec<f64>>) {
+    let mut sum = 0.0;
+    for (plugin, times) in hooks {
+        let middle = median(times) / 1e3;
+        println!("{plugin}, in each task on {release}: {middle:.3} ms");
+        sum += middle;
+    }
+    let name = if release == Release::Slurm24_11 {
+        "hooks"
+    } else {
+        "hooks_22_05"
+    };
+    println!("figure: spank.{name} {sum:.3} ms/task");
+}
+
+/// What the plugins say at debug2 of a step with options, in which root may ask for it.
+fn hooks(cluster: &Cluster, node: &str, options: &str) -> Result<BTreeMap<String, Vec<f64>>> {
+    let tasks = TASKS.to_string();
+    let said = cluster
+        .command("srun")
+        .args(["--slurmd-debug=debug2", "-n", &tasks, "--gpus-per-node=8"])
+        .args(options.split_whitespace())
+        .args(["true"])
+        .on(node)
+        .run()?
+        .ok()?;
+    let mut hooks: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for line in said.stderr.lines() {
+        let Some((before, took)) = line.split_once(": slurm_spank_task_init took ") else {
+            continue;
+        };
+        let plugin = before.rsplit(' ').next().unwrap_or_default();
+        let number = took.trim_end_matches(" us").parse()?;
+        hooks.entry(plugin.to_owned()).or_default().push(number);
+    }
+    Ok(hooks)
+}
+
+/// A cluster's pairs and hooks.
+fn measure(release: Release, pairs: usize, options: &str) -> Result<Measured> {
     let cluster = Cluster::builder(release)
         .scenario(Scenario::board("8xh100-sxm5"))
         .plugins(Plugins::Ours)
@@ -87,6 +137,8 @@ fn measure(release: Release, pairs: usize, options: &str) -> Result<Vec<f64>> {
         "{} of {pairs} pairs came",
         ratios.len()
     );
+    std::fs::copy(at("/opt/plugstack.ours")?, at("/opt/plugstack.now")?)?;
+    let hooks = hooks(&cluster, node, options)?;
     cluster.stop().context("stopping the cluster")?;
-    Ok(ratios)
+    Ok(Measured { ratios, hooks })
 }

@@ -6,6 +6,7 @@ mod accounts;
 mod discovery;
 mod jobs;
 mod show;
+mod training;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -94,7 +95,8 @@ fn run(arguments: &Arguments) -> Result<()> {
 fn tell(cluster: &Cluster) -> Result<()> {
     discovery::tell(cluster)?;
     let ran = jobs::tell(cluster)?;
-    accounts::tell(cluster, &ran)
+    accounts::tell(cluster, &ran)?;
+    training::tell(cluster)
 }
 
 /// What a GPU of the demo draws, by its index: the last two of each node are idle.
@@ -114,6 +116,7 @@ fn boot(release: Release) -> Result<Cluster> {
         .plugins(Plugins::Ours)
         .gres_conf("AutoDetect=nvml")
         .node_gres("gpu:h100:8")
+        .etc_slurm("plugstack.conf", training::PLUGSTACK)
         .accounting(true)
         .job_acct("jobacct_gather/linux", 2)
         .slurm_conf_extra("AcctGatherEnergyType=acct_gather_energy/sgpu")

@@ -40,25 +40,27 @@ const LAUNCHERS: [&str; 1] = ["srun"];
 
 /// The processes that get the signal, of a task whose own process is `task`.
 ///
-/// Of the leader's scope it is the first that is no shell, those nearer to the task first; of the tree's, all
-/// that are none. A shell gets it when it has a handler for it and there is nobody else.
+/// Those that have a handler for it: programs, or else shells (a script's trap). When nobody has, the programs
+/// get it all the same, but no shell, which would die of it. Of the leader's scope it is the first of these,
+/// those nearer to the task first; of the tree's, all.
 #[must_use]
 pub fn choose(processes: &[Process], task: i32, scope: Scope, signal: Signal) -> Vec<i32> {
     let tree = descendants(processes, task);
-    let is_shell = |process: &&&Process| SHELLS.contains(&process.name.as_str());
-    let programs = tree.iter().filter(|process| !is_shell(process));
-    let found: Vec<i32> = match scope {
-        Scope::Leader => programs.take(1).map(|process| process.pid).collect(),
-        Scope::Tree => programs.map(|process| process.pid).collect(),
-    };
-    if !found.is_empty() {
-        return found;
-    }
-    tree.iter()
-        .find(|process| process.catches(signal))
-        .map(|process| process.pid)
+    let (shells, programs): (Vec<&Process>, Vec<&Process>) = tree
         .into_iter()
-        .collect()
+        .partition(|process| SHELLS.contains(&process.name.as_str()));
+    let catching = |of: &[&Process]| -> Vec<i32> {
+        let those = of.iter().filter(|process| process.catches(signal));
+        those.map(|process| process.pid).collect()
+    };
+    let mut chosen = [catching(&programs), catching(&shells)]
+        .into_iter()
+        .find(|some| !some.is_empty())
+        .unwrap_or_else(|| programs.iter().map(|process| process.pid).collect());
+    if scope == Scope::Leader {
+        chosen.truncate(1);
+    }
+    chosen
 }
 
 /// The task and what is below it, by generations, without launchers and what is below them.
@@ -130,13 +132,34 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_with_a_trap_gets_it_when_it_is_alone() {
-        let mut shell = process(10, 1, "bash");
-        shell.caught = 1 << 9;
-        assert_eq!(leader(std::slice::from_ref(&shell)), [10]);
-        assert_eq!(leader(&[shell.clone(), process(11, 10, "train")]), [11]);
-        shell.caught = 1 << 10;
-        assert_eq!(leader(&[shell]), [0_i32; 0]);
+    fn a_shell_with_a_trap_gets_it_when_nothing_below_it_has_a_handler() {
+        let catching = |process: Process, signal: i32| Process {
+            caught: 1 << (signal - 1),
+            ..process
+        };
+        let shell = || process(10, 1, "bash");
+        let (trap, other) = (catching(shell(), 10), catching(shell(), 12));
+        assert_eq!(leader(std::slice::from_ref(&trap)), [10]);
+        assert_eq!(leader(&[trap.clone(), process(11, 10, "sleep")]), [10]);
+        let train = catching(process(11, 10, "python3"), 10);
+        assert_eq!(leader(&[trap, train]), [11]);
+        assert_eq!(leader(std::slice::from_ref(&other)), [0_i32; 0]);
+        assert_eq!(leader(&[other, process(11, 10, "train")]), [11]);
+    }
+
+    #[test]
+    fn a_launcher_without_a_handler_does_not_die_of_its_workers_signal() {
+        let mut processes = [
+            process(10, 1, "torchrun"),
+            process(11, 10, "python3"),
+            process(12, 10, "python3"),
+            process(13, 11, "helper"),
+        ];
+        for worker in &mut processes[1..3] {
+            worker.caught = 1 << 9;
+        }
+        assert_eq!(choose(&processes, 10, Scope::Tree, USR1), [11, 12]);
+        assert_eq!(leader(&processes), [11]);
     }
 
     #[test]
