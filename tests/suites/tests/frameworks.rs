@@ -46,49 +46,82 @@ fn ddp_over_two_nodes() {
     });
 }
 
-/// torchrun's own options, where those that the plugin gives it do not do. Debian 13 builds PyTorch 2.6 without
-/// libuv, and whatever torchrun opens there is a `TCPStore` with libuv: in `static_tcp_rendezvous.py`, in
-/// `c10d_rendezvous_backend.py` and, for the store that workers share, in `dynamic_rendezvous.py`. No option, no
-/// variable changes these three (`USE_LIBUV` holds for the workers' own store alone). What is left is to meet over
-/// a file, and to share no store.
-fn rendezvous(release: Release) -> &'static str {
-    match release {
-        Release::Slurm22_05 => "",
-        _ => {
-            "--rdzv-backend=c10d --rdzv-conf=store_type=file --rdzv-endpoint=$HOME/meet.$PET_RDZV_ID"
-        }
-    }
+#[test]
+fn ddp_over_a_heterogeneous_step() {
+    suites::on_each_release(|release| {
+        let cluster = cluster(release);
+        let part = ["-N1", "-n2", "--gpus-per-node=2"];
+        let step = srun(&cluster, &part)
+            .args(["--dist-env=torch", "python3", "-c", DDP, ":"])
+            .args(part)
+            .args(["python3", "-c", DDP]);
+        assert_eq!(lines(&step), EXPECTED);
+        cluster.stop().unwrap();
+    });
 }
 
-/// torchrun takes numbers of nodes and workers, the job's name and, on Debian 12, addresses from the
-/// environment, and starts two workers on each node itself. That of Debian 12 knows no default of its
-/// redirections with Python 3.11.
+/// Two nodes with a torchrun on each, which takes its numbers from the environment and starts two workers itself.
+/// That of Debian 12 knows no default of its redirections with Python 3.11.
+fn torchrun(cluster: &Cluster, command: &str) -> Vec<String> {
+    let options = [
+        "-N2",
+        "--ntasks-per-node=1",
+        "--gpus-per-node=2",
+        "--dist-env=torchrun",
+    ];
+    let script =
+        format!("printf %s \"$DDP\" >/tmp/ddp.py && {command} --redirects=1 --tee=1 /tmp/ddp.py");
+    let step = srun(cluster, &options)
+        .args(["sh", "-c", &script])
+        .env("DDP", DDP)
+        .env("MENDED", MENDED);
+    // Each line has its worker before it.
+    let mut found: Vec<String> = lines(&step)
+        .iter()
+        .filter_map(|line| line.find("rank ").map(|at| line[at..].to_owned()))
+        .collect();
+    found.sort();
+    found
+}
+
+/// Debian 13 builds its PyTorch 2.6 without libuv, and a torchrun opens `TCPStore`s with libuv: by
+/// `static_tcp_rendezvous.py`, by `c10d_rendezvous_backend.py` and, for the store that workers share, by
+/// `dynamic_rendezvous.py`; workers join that one so, by `rendezvous.py`. No option and no variable changes these:
+/// `USE_LIBUV` holds for a store of the workers' own alone. What is left there is to meet over a file, and to
+/// share no store.
 #[test]
 fn torchrun_with_a_task_per_node() {
     suites::on_each_release(|release| {
         let cluster = cluster(release);
-        let script = format!(
-            "printf %s \"$DDP\" >/tmp/ddp.py && \
-             exec python3 -m torch.distributed.run --redirects=1 --tee=1 {} /tmp/ddp.py",
-            rendezvous(release)
-        );
-        let options = [
-            "-N2",
-            "--ntasks-per-node=1",
-            "--gpus-per-node=2",
-            "--dist-env=torchrun",
-        ];
-        let torchrun = srun(&cluster, &options)
-            .args(["sh", "-c", &script])
-            .env("DDP", DDP)
-            .env("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1");
-        // Each line has its worker before it.
-        let mut found: Vec<String> = lines(&torchrun)
-            .iter()
-            .filter_map(|line| line.find("rank ").map(|at| line[at..].to_owned()))
-            .collect();
-        found.sort();
-        assert_eq!(found, EXPECTED);
+        let plain = "python3 -m torch.distributed.run";
+        let command = match release {
+            Release::Slurm22_05 => plain.to_owned(),
+            _ => format!(
+                "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 {plain} --rdzv-backend=c10d \
+                 --rdzv-conf=store_type=file --rdzv-endpoint=$HOME/meet.$PET_RDZV_ID"
+            ),
+        };
+        assert_eq!(torchrun(&cluster, &command), EXPECTED);
         cluster.stop().unwrap();
     });
+}
+
+/// Stores without libuv where nobody says otherwise.
+const MENDED: &str = "\
+from torch.distributed import TCPStore
+made = TCPStore.__init__
+TCPStore.__init__ = lambda self, *words, **named: made(self, *words, **{'use_libuv': False, **named})
+";
+
+/// The same at the plugin's address and port, with Debian 13's PyTorch mended.
+#[test]
+fn torchrun_at_the_address_24_11() {
+    if !suites::is_under_test(Release::Slurm24_11) {
+        return;
+    }
+    let cluster = cluster(Release::Slurm24_11);
+    let command = "printf %s \"$MENDED\" >/tmp/sitecustomize.py && \
+                   PYTHONPATH=/tmp python3 -m torch.distributed.run";
+    assert_eq!(torchrun(&cluster, command), EXPECTED);
+    cluster.stop().unwrap();
 }
