@@ -45,7 +45,7 @@ pub(crate) const TORCH: Layer = Layer {
 pub(crate) const FRAMEWORKS: Layer = Layer {
     suffix: "-frameworks",
     below: Some(&TORCH),
-    title: "submitit, accelerate, Lightning and JAX (2.5 GB, of which 200 MB are fetched; a minute or two)",
+    title: "submitit, accelerate, Lightning and JAX (2.3 GB, of which 110 MB are fetched; a minute)",
     packages: &[
         "python3-filelock",
         "python3-fsspec",

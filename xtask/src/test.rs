@@ -384,6 +384,20 @@ mod tests {
     }
 
     #[test]
+    fn the_extra_is_run_by_name_alone() {
+        let args = Args {
+            filter: None,
+            slurm: Vec::new(),
+            fast: false,
+        };
+        let releases = release::fully_supported();
+        let all = Selected::all(&args, &releases);
+        assert!(all.runs(FRAMEWORKS) && !all.asks_for(PYPI));
+        let one = Selected::suite(&args, &releases, PYPI).unwrap();
+        assert!(one.asks_for(PYPI) && !one.runs(FRAMEWORKS));
+    }
+
+    #[test]
     fn the_summary_names_each_stage() {
         let mut stages = Stages::default();
         stages.run("one", || Ok(())).unwrap();

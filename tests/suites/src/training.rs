@@ -28,7 +28,6 @@ pub fn site(cluster: Builder, arguments: &str) -> Builder {
 }
 
 /// An srun, to which the program is still to be added.
-#[must_use]
 pub fn srun<'a>(cluster: &'a Cluster, options: &[&str]) -> Exec<'a> {
     cluster
         .command("srun")
