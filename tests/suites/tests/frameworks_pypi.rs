@@ -25,7 +25,7 @@ fn cluster(arguments: &str) -> Option<Cluster> {
     })
 }
 
-fn with<'a>(option: &'a str) -> Vec<&'a str> {
+fn with(option: &str) -> Vec<&str> {
     [&STEP[..], &[option]].concat()
 }
 
