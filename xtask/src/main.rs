@@ -19,6 +19,7 @@ mod fsx;
 mod guest;
 mod hostpkgs;
 mod interrupt;
+mod layer;
 mod links;
 mod lint;
 mod lock;
@@ -36,8 +37,8 @@ mod source;
 mod step;
 mod sudo;
 mod test;
-mod torch;
 mod version;
+mod wheels;
 
 use std::process::ExitCode;
 

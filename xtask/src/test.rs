@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use crate::build::{self, How, Target};
 use crate::guest;
 use crate::interrupt;
+use crate::layer;
 use crate::matching::{self, Unit};
 use crate::paths::Paths;
 use crate::release::{self, Release, Support};
@@ -14,7 +15,6 @@ use crate::run::Cmd;
 use crate::setup;
 use crate::step::{Progress, seconds};
 use crate::sudo;
-use crate::torch;
 
 /// Run every test: those without Slurm, and those on real Slurm daemons.
 ///
@@ -25,6 +25,7 @@ Examples:
   cargo xtask test                    everything; what CI runs
   cargo xtask test --fast             without daemons: no setup, no plugins
   cargo xtask test oracle             one suite on daemons
+  cargo xtask test frameworks_pypi    training frameworks from PyPI, which is left out otherwise
   cargo xtask test mig                tests whose name has `mig`; builds and runs their programs only
   cargo xtask test --slurm 24.11      all, on 24.11's daemons alone; what is of 22.05 alone is left out
   cargo xtask test --slurm 26.05      Debian testing: the harness on its daemons; no plugins there")]
@@ -83,7 +84,8 @@ pub(crate) fn main(args: &Args) -> Result<()> {
                 let tests = cargo_test(&paths, words)
                     .args(&selected.filter)
                     .arg("--")
-                    .args(skips(&releases));
+                    .args(skips(&releases))
+                    .args(is_named(words, PYPI).then_some("--include-ignored"));
                 sudo::programs_as_root(tests)
                     .env("SGPU_CACHE", &paths.cache)
                     .env("SGPU_DIST", paths.dist())
@@ -97,6 +99,8 @@ pub(crate) fn main(args: &Args) -> Result<()> {
 
 /// The suite that runs PyTorch.
 const FRAMEWORKS: &str = "frameworks";
+/// The suite that runs what PyPI has: an extra. Its tests are `#[ignore]`d where nobody names them.
+const PYPI: &str = "frameworks_pypi";
 /// The suite that boots a guest.
 const GUEST: &str = "numa_guest";
 
@@ -145,14 +149,26 @@ fn is_suite(paths: &Paths, name: &str) -> bool {
 /// The suites that load the plugins which panic in every hook.
 const FAULTY: [&str; 2] = ["loader", "spank_bind"];
 
+/// Whether cargo's words name a suite.
+fn is_named(words: &[String], suite: &str) -> bool {
+    words
+        .windows(2)
+        .any(|pair| pair[0] == "--test" && pair[1] == suite)
+}
+
 impl Selected {
     /// Whether a suite is run, alone or with all others.
     fn runs(&self, suite: &str) -> bool {
         self.daemons.iter().any(|words| {
             let suites = words.iter().any(|word| word == "suites");
             let some = words.iter().any(|word| word == "--test");
-            suites && (!some || words.iter().any(|word| word == suite))
+            suites && (!some || is_named(words, suite))
         })
+    }
+
+    /// Whether a suite is run because it, or tests of it, were asked for.
+    fn asks_for(&self, suite: &str) -> bool {
+        self.daemons.iter().any(|words| is_named(words, suite))
     }
 
     fn all(args: &Args, releases: &[&Release]) -> Self {
@@ -287,10 +303,16 @@ pub(crate) fn prepare(paths: &Paths, releases: &[&'static Release], faults: &[bo
     Ok(())
 }
 
-/// Makes what single suites need, if they are run: roots with PyTorch, a kernel for a guest.
+/// Makes what single suites need, if they are run: roots with frameworks, a kernel for a guest.
 fn prepare_suites(paths: &Paths, releases: &[&'static Release], selected: &Selected) -> Result<()> {
     if selected.runs(FRAMEWORKS) {
-        torch::ensure(paths, &setup::ensure(paths, releases)?)?;
+        layer::TORCH.ensure(paths, &setup::ensure(paths, releases)?)?;
+    }
+    if selected.asks_for(PYPI) {
+        let mut ready = setup::ensure(paths, releases)?;
+        // The frameworks of today need the newest Python.
+        ready.retain(|one| one.release.name == "24.11");
+        layer::FRAMEWORKS.ensure(paths, &ready)?;
     }
     if selected.runs(GUEST) {
         guest::ensure(paths)?;
@@ -359,6 +381,20 @@ mod tests {
         assert!(not_run(&[new]).concat().contains("Slurm 22.05"));
         assert!(not_run(&[testing]).concat().contains("tests/suites"));
         assert_eq!(daemon_folders(&[testing]), ["tests/harness", "tests/demo"]);
+    }
+
+    #[test]
+    fn the_extra_is_run_by_name_alone() {
+        let args = Args {
+            filter: None,
+            slurm: Vec::new(),
+            fast: false,
+        };
+        let releases = release::fully_supported();
+        let all = Selected::all(&args, &releases);
+        assert!(all.runs(FRAMEWORKS) && !all.asks_for(PYPI));
+        let one = Selected::suite(&args, &releases, PYPI).unwrap();
+        assert!(one.asks_for(PYPI) && !one.runs(FRAMEWORKS));
     }
 
     #[test]

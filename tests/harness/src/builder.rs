@@ -29,7 +29,8 @@ const DEFAULT_HWLOC: &str = "pack:2 numa:1 core:4 pu:1";
 #[must_use = "nothing runs before `start`"]
 pub struct Builder {
     pub(crate) release: Release,
-    pub(crate) torch: bool,
+    /// What the root has beside Slurm: the end of its folder's name.
+    pub(crate) with: &'static str,
     pub(crate) nodes: usize,
     pub(crate) node_prefix: Option<String>,
     pub(crate) hwloc: Option<String>,
@@ -55,7 +56,7 @@ impl Builder {
     pub(crate) fn new(release: Release) -> Self {
         Self {
             release,
-            torch: false,
+            with: "",
             nodes: 1,
             node_prefix: None,
             hwloc: None,
@@ -78,19 +79,22 @@ impl Builder {
         }
     }
 
-    /// Machines with PyTorch.
+    /// Machines with Debian's PyTorch, which `cargo xtask test frameworks` makes a root of.
     pub fn torch(mut self) -> Self {
-        self.torch = true;
+        self.with = "-torch";
+        self
+    }
+
+    /// Machines with training frameworks from PyPI beside it, which `cargo xtask test frameworks_pypi` makes a
+    /// root of; Debian 13 alone.
+    pub fn frameworks(mut self) -> Self {
+        self.with = "-frameworks";
         self
     }
 
     /// The root that the machines are made from.
     pub(crate) fn root(&self) -> Result<Root> {
-        if self.torch {
-            Root::open_with_torch(self.release)
-        } else {
-            Root::open(self.release)
-        }
+        Root::open_kind(self.release, self.with)
     }
 
     /// How many nodes; 1 otherwise.

@@ -39,15 +39,8 @@ impl Root {
         Self::open_kind(release, "")
     }
 
-    /// The release's root with PyTorch in it.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open); `cargo xtask test frameworks` makes it.
-    pub fn open_with_torch(release: Release) -> Result<Self> {
-        Self::open_kind(release, "-torch")
-    }
-
-    fn open_kind(release: Release, kind: &str) -> Result<Self> {
+    /// The release's root with something more in it: `-torch` or `-frameworks`.
+    pub(crate) fn open_kind(release: Release, kind: &str) -> Result<Self> {
         let chosen = std::env::var_os("SGPU_ROOTS").is_some();
         Self::open_in(&paths::roots()?, release, kind, chosen)
     }

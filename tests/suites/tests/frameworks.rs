@@ -1,10 +1,8 @@
 //! Real frameworks for distributed training, started by `srun` alone: the environment that they read is the
 //! plugin's.
 
-use std::time::Duration;
-
-use fake_nvml::Scenario;
-use harness::{Cluster, Plugins, Release};
+use harness::{Cluster, Release};
+use suites::training::{lines, python, site, srun};
 
 /// Each rank adds its number; the sum of 0 to 3 is 6 on every rank.
 const DDP: &str = "\
@@ -17,43 +15,16 @@ model(torch.ones(3, 4)).sum().backward()
 print('rank', dist.get_rank(), 'of', dist.get_world_size(), 'local', os.environ['LOCAL_RANK'], 'sum', int(rank))
 ";
 
-/// What a site would set: the machines of a test cluster share one network interface, and Debian 13 builds
-/// PyTorch without libuv.
-const SITE: &str = "\
-[env]
-set = { GLOO_SOCKET_IFNAME = \"lo\", USE_LIBUV = \"0\" }
-";
+/// What the tasks, or torchrun's workers, print: two of them on each of two nodes.
+const EXPECTED: [&str; 4] = [
+    "rank 0 of 4 local 0 sum 6",
+    "rank 1 of 4 local 1 sum 6",
+    "rank 2 of 4 local 0 sum 6",
+    "rank 3 of 4 local 1 sum 6",
+];
 
 fn cluster(release: Release) -> Cluster {
-    Cluster::builder(release)
-        .torch()
-        .nodes(2)
-        .scenario(Scenario::board("4xt4"))
-        .plugins(Plugins::Ours)
-        .gres_conf("AutoDetect=nvml")
-        .node_gres("gpu:4")
-        .etc_slurm(
-            "plugstack.conf",
-            "optional /opt/sgpu/plugins/spank_sgpu_env.so\n",
-        )
-        .etc_slurm("sgpu.toml", SITE)
-        .start()
-        .unwrap()
-}
-
-fn python(cluster: &Cluster, options: &[&str], program: &str) -> Vec<String> {
-    let said = cluster
-        .command("srun")
-        .args(options)
-        .args(["python3", "-c", program])
-        .timeout(Duration::from_secs(180))
-        .run()
-        .unwrap()
-        .ok()
-        .unwrap();
-    let mut lines: Vec<String> = said.stdout.lines().map(str::to_owned).collect();
-    lines.sort();
-    lines
+    site(Cluster::builder(release).torch(), "").start().unwrap()
 }
 
 #[test]
@@ -70,54 +41,87 @@ fn ddp_over_two_nodes() {
             ],
             DDP,
         );
-        assert_eq!(
-            lines,
-            [
-                "rank 0 of 4 local 0 sum 6",
-                "rank 1 of 4 local 1 sum 6",
-                "rank 2 of 4 local 0 sum 6",
-                "rank 3 of 4 local 1 sum 6",
-            ]
-        );
+        assert_eq!(lines, EXPECTED);
         cluster.stop().unwrap();
     });
 }
 
-/// Debian 13 builds PyTorch without libuv, which its torchrun insists on.
 #[test]
-fn torchrun_with_a_task_per_node_22_05() {
-    if !suites::is_under_test(Release::Slurm22_05) {
+fn ddp_over_a_heterogeneous_step() {
+    suites::on_each_release(|release| {
+        let cluster = cluster(release);
+        let part = ["-N1", "-n2", "--gpus-per-node=2"];
+        let step = srun(&cluster, &part)
+            .args(["--dist-env=torch", "python3", "-c", DDP, ":"])
+            .args(part)
+            .args(["python3", "-c", DDP]);
+        assert_eq!(lines(&step), EXPECTED);
+        cluster.stop().unwrap();
+    });
+}
+
+/// Two nodes with a torchrun on each, which takes its numbers from the environment and starts two workers itself.
+/// That of Debian 12 knows no default of its redirections with Python 3.11.
+fn torchrun(cluster: &Cluster, command: &str) -> Vec<String> {
+    let options = [
+        "-N2",
+        "--ntasks-per-node=1",
+        "--gpus-per-node=2",
+        "--dist-env=torchrun",
+    ];
+    let script =
+        format!("printf %s \"$DDP\" >/tmp/ddp.py && {command} --redirects=1 --tee=1 /tmp/ddp.py");
+    let step = srun(cluster, &options)
+        .args(["sh", "-c", &script])
+        .env("DDP", DDP)
+        .env("MENDED", MENDED);
+    // Each line has its worker before it.
+    let mut found: Vec<String> = lines(&step)
+        .iter()
+        .filter_map(|line| line.find("rank ").map(|at| line[at..].to_owned()))
+        .collect();
+    found.sort();
+    found
+}
+
+/// Debian 13 builds its PyTorch 2.6 without libuv, and a torchrun opens `TCPStore`s with libuv: by
+/// `static_tcp_rendezvous.py`, by `c10d_rendezvous_backend.py` and, for the store that workers share, by
+/// `dynamic_rendezvous.py`; workers join that one so, by `rendezvous.py`. No option and no variable changes these:
+/// `USE_LIBUV` holds for a store of the workers' own alone. What is left there is to meet over a file, and to
+/// share no store.
+#[test]
+fn torchrun_with_a_task_per_node() {
+    suites::on_each_release(|release| {
+        let cluster = cluster(release);
+        let plain = "python3 -m torch.distributed.run";
+        let command = match release {
+            Release::Slurm22_05 => plain.to_owned(),
+            _ => format!(
+                "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 {plain} --rdzv-backend=c10d \
+                 --rdzv-conf=store_type=file --rdzv-endpoint=$HOME/meet.$PET_RDZV_ID"
+            ),
+        };
+        assert_eq!(torchrun(&cluster, &command), EXPECTED);
+        cluster.stop().unwrap();
+    });
+}
+
+/// Stores without libuv where nobody says otherwise.
+const MENDED: &str = "\
+from torch.distributed import TCPStore
+made = TCPStore.__init__
+TCPStore.__init__ = lambda self, *words, **named: made(self, *words, **{'use_libuv': False, **named})
+";
+
+/// The same at the plugin's address and port, with Debian 13's PyTorch mended.
+#[test]
+fn torchrun_at_the_address_24_11() {
+    if !suites::is_under_test(Release::Slurm24_11) {
         return;
     }
-    let cluster = cluster(Release::Slurm22_05);
-    // torchrun takes ranks, addresses and counts from the environment, and starts two workers on each node
-    // itself. That of Debian 12 knows no default of its redirections with Python 3.11.
-    let script = "printf %s \"$DDP\" >/tmp/ddp.py && \
-                  exec python3 -m torch.distributed.run --redirects=1 --tee=1 /tmp/ddp.py";
-    let said = cluster
-        .command("srun")
-        .args([
-            "-N2",
-            "--ntasks-per-node=1",
-            "--gpus-per-node=2",
-            "--dist-env=torchrun",
-        ])
-        .args(["sh", "-c", script])
-        .env("DDP", DDP)
-        .timeout(Duration::from_secs(180))
-        .run()
-        .unwrap()
-        .ok()
-        .unwrap();
-    let lines: Vec<&str> = said
-        .stdout
-        .lines()
-        .filter_map(|line| line.find("rank ").map(|at| &line[at..]))
-        .collect();
-    assert_eq!(lines.len(), 4, "{said}");
-    assert!(
-        lines.iter().all(|line| line.ends_with("sum 6")),
-        "{lines:?}"
-    );
+    let cluster = cluster(Release::Slurm24_11);
+    let command = "printf %s \"$MENDED\" >/tmp/sitecustomize.py && \
+                   PYTHONPATH=/tmp python3 -m torch.distributed.run";
+    assert_eq!(torchrun(&cluster, command), EXPECTED);
     cluster.stop().unwrap();
 }

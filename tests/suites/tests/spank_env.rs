@@ -244,9 +244,10 @@ fn options_of_sbatch_hold_for_the_steps_and_a_requeue_changes_the_port() {
                 }
             })
             .unwrap();
-        // slurmctld holds a requeued job back for two minutes unless it is told otherwise.
-        let now = ["update", &format!("JobId={id}"), "StartTime=now"];
-        cluster.run("scontrol", now).unwrap().ok().unwrap();
+        // slurmctld holds a requeued job back for two minutes unless it is told otherwise. slurmd refuses one
+        // that starts in the second in which the former was ended.
+        let soon = ["update", &format!("JobId={id}"), "StartTime=now+2"];
+        cluster.run("scontrol", soon).unwrap().ok().unwrap();
         cluster
             .wait_job_state(id, "COMPLETED", Duration::from_secs(180))
             .unwrap();

@@ -59,14 +59,17 @@ const USUAL: [(&str, u32, u32); 6] = [
 
 /// Sets the loopback interface up with a second network, by ioctl in the Debian root's own perl
 /// (perl-base is essential there; a host need not have iproute2). Slurm resolves names with
-/// AI_ADDRCONFIG: with 127.0.0.1 alone, glibc finds none.
+/// AI_ADDRCONFIG: with 127.0.0.1 alone, glibc finds none. Each machine's address is one of the interface's, as
+/// programs expect that look for the interface of their host's name (JAX's gloo).
 const NETWORK_UP: &str = r#"
 socket(my $s, 2, 2, 0) or die "socket: $!";
 sub set { my ($call, $request) = @_; ioctl($s, $call, $request) or die "loopback: $!"; }
-sub address { pack("a16 S n C4 x8", "lo:1", 2, 0, @_) }
 set(0x8914, pack("a16 s x22", "lo", 0x49));
-set(0x8916, address(10, 77, 0, 1));
-set(0x891c, address(255, 255, 0, 0));
+for my $number (1 .. $ARGV[0]) {
+    my $address = sub { pack("a16 S n C4 x8", "lo:$number", 2, 0, @_) };
+    set(0x8916, $address->(10, 77, $number >> 8, $number & 255));
+    set(0x891c, $address->(255, 255, 0, 0));
+}
 "#;
 
 impl Plan {
@@ -116,11 +119,12 @@ done
     /// Init's script. It reports each machine as `machine NAME PID` and ends with its input.
     pub(crate) fn init_script(&self) -> String {
         let mut out = format!(
-            "set -eu\nmount -t tmpfs -o mode=755 sgpu-{} {}\nchroot {} perl -e {}\n",
+            "set -eu\nmount -t tmpfs -o mode=755 sgpu-{} {}\nchroot {} perl -e {} {}\n",
             self.id,
             quote_path(&self.tree()),
             quote_path(&self.root),
             quote(NETWORK_UP),
+            self.machines.len(),
         );
         for machine in &self.machines {
             let script = quote_path(&self.script(&machine.name));
