@@ -644,8 +644,10 @@ while time.time() < end:
 print(seen.decode().replace("\r", ""), "ended", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 "#;
         std::fs::write(home(&cluster, "typist.py"), type_and_look).unwrap();
-        let script = "trap 'echo caught' INT; tty >/dev/null && echo on a tty; echo ready; \
-                      for i in 1 2 3 4 5 6 7 8; do sleep 0.3; done; exit 5";
+        // Once it has caught one, it waits for another that should not come.
+        let script = "trap 'echo caught; caught=1' INT; tty >/dev/null && echo on a tty; echo ready; \
+                      for i in $(seq 100); do [ \"$caught\" ] && break; sleep 0.1; done; \
+                      for i in 1 2 3; do sleep 0.3; done; exit 5";
         let [without, with] = ["off", "USR1@30"].map(|value| {
             let option = format!("--checkpoint-signal={value}");
             as_alice(&cluster, "python3", &["typist.py", &option, script])
