@@ -53,10 +53,8 @@ fn jobs_run(cluster: &Cluster, options: &[&str]) -> String {
     let id = cluster.sbatch_as(User::Alice, options, script).unwrap();
     wait_end(cluster, id, "FAILED");
     assert_eq!(cluster.job_field(id, "ExitCode").unwrap(), "3:0");
-    assert_eq!(
-        cluster.job_output(User::Alice, id).unwrap().lines().last(),
-        Some("in a step")
-    );
+    let output = cluster.job_output(User::Alice, id).unwrap();
+    assert!(output.lines().any(|line| line == "in a step"), "{output}");
     node_serves(cluster);
     step.stderr
 }
@@ -152,7 +150,11 @@ fn plugins_of_another_release_leave_jobs_alone() {
         return;
     }
     on_each_spank_release(|release| {
-        let cluster = builder(release, "").start().unwrap();
+        let cluster = builder(release, "")
+            // Up to 25.05 Slurm says so of optional ones too.
+            .allow_log("error: spank: /opt/sgpu/.*: Incompatible plugin version")
+            .start()
+            .unwrap();
         for other in releases.iter().filter(|other| **other != release) {
             let root = harness::Root::open(*other).unwrap();
             let folder = other.name();
