@@ -4,7 +4,6 @@ use harness::{Builder, Plugins, Release};
 
 /// Gives each node of a cluster with a board its GPUs and our plugins. Where we have a gpu plugin it finds the
 /// GPUs and publishes their map; elsewhere gres.conf lists them by hand, as a site without such a plugin does.
-#[must_use]
 pub fn of_the_board(cluster: Builder, release: Release, count: u32) -> Builder {
     let found = Release::FULL.contains(&release);
     let gres_conf = if found {
