@@ -16,7 +16,7 @@ use crate::version::Version;
 pub(crate) enum Support {
     /// Everything: plugins over internal headers too.
     Full,
-    /// What needs the public headers only; the rest where the source can be had.
+    /// What needs the public headers only, the SPANK plugins; the rest where the source can be had.
     PublicApi,
 }
 
@@ -26,8 +26,8 @@ impl Support {
         match self {
             Self::Full => "everything",
             Self::PublicApi => {
-                "setup, and the tests of the harness; plugins need a source tree of your own \
-                 (`cargo xtask build --slurm-src`), and demo and bench do not run"
+                "setup, the SPANK plugins and their tests; other plugins need a source tree of your \
+                 own (`cargo xtask build --slurm-src`), and demo and bench do not run"
             }
         }
     }
@@ -98,6 +98,14 @@ pub(crate) fn chosen(asked: &[&'static Release]) -> Vec<&'static Release> {
         .iter()
         .filter(|release| asked.contains(release))
         .collect()
+}
+
+/// What tests were asked for, or all: those of SPANK plugins run on each release.
+pub(crate) fn tested(asked: &[&'static Release]) -> Vec<&'static Release> {
+    if asked.is_empty() {
+        return RELEASES.iter().collect();
+    }
+    chosen(asked)
 }
 
 /// The command line's parser for a release: its name, or the full version of its root.
@@ -192,6 +200,13 @@ mod tests {
     fn the_default_is_what_is_fully_supported() {
         let names: Vec<_> = chosen(&[]).iter().map(|release| release.name).collect();
         assert_eq!(names, ["22.05", "24.11"]);
+    }
+
+    #[test]
+    fn tests_run_on_all_releases_unless_some_are_named() {
+        assert_eq!(tested(&[]).len(), RELEASES.len());
+        let [old, ..] = &RELEASES;
+        assert_eq!(tested(&[old]), [old]);
     }
 
     #[test]

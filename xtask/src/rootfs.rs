@@ -87,6 +87,7 @@ pub(crate) fn make(
     mirrors: &Mirrors,
     step: &Step<'_>,
 ) -> Result<Root> {
+    offered(release, apt)?;
     let dir = paths.root(release.suite);
     let roots = dir
         .parent()
@@ -106,6 +107,28 @@ pub(crate) fn make(
     sudo::as_root(Cmd::new("mv").arg("-T").arg(&partial).arg(&dir)).output()?;
     fsx::remove_root_dir(&debs(paths, release))?;
     Root::find(paths, release).context("the new root has no stamp")
+}
+
+/// Stops before hundreds of megabytes are fetched for a Slurm that sgpu does not know.
+fn offered(release: &Release, apt: &Apt) -> Result<()> {
+    let versions: Vec<Version> = apt
+        .versions(&["show"], "slurmd")?
+        .iter()
+        .filter_map(|package| Version::of_package(package))
+        .collect();
+    match versions.first() {
+        Some(other) if !versions.iter().any(|one| one.is_of(release.name)) => {
+            bail!("{}", unknown(release, *other))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn unknown(release: &Release, brought: Version) -> String {
+    format!(
+        "Debian {} brings Slurm {brought}, not {}: this version of sgpu does not know it",
+        release.suite, release.name
+    )
 }
 
 /// Packages that are already downloaded, for a run after a failed one.
@@ -196,11 +219,7 @@ fn stamp(release: &Release, partial: &Path) -> Result<()> {
     let slurm = Version::of_package(&package)
         .with_context(|| format!("{package} is not a Slurm version"))?;
     if !slurm.is_of(release.name) {
-        bail!(
-            "Debian {} brings Slurm {slurm}, not {}: this version of sgpu does not know it",
-            release.suite,
-            release.name
-        );
+        bail!("{}", unknown(release, slurm));
     }
     let text = format!(
         "suite={}\nslurm={slurm}\nslurm_package={package}\npackages={}\n",

@@ -54,6 +54,15 @@ pub(crate) struct Ready {
     pub(crate) tree: Option<Tree>,
 }
 
+/// A release that could not be set up.
+#[derive(Debug)]
+pub(crate) struct Missing {
+    /// The release.
+    pub(crate) release: &'static Release,
+    /// What went wrong.
+    pub(crate) why: anyhow::Error,
+}
+
 /// Runs the command.
 pub(crate) fn main(args: &Args) -> Result<()> {
     let begun = Instant::now();
@@ -117,6 +126,38 @@ fn foreign(paths: &Paths) -> Result<()> {
 
 /// Makes what is missing for these releases.
 pub(crate) fn ensure(paths: &Paths, wanted: &[&'static Release]) -> Result<Vec<Ready>> {
+    let (ready, missing) = attempt(paths, wanted)?;
+    all_there(missing)?;
+    Ok(ready)
+}
+
+/// Makes what is missing for these releases, and gives those that cannot be had of a Debian that is still in
+/// the making: what its archive has is of the day, and it may bring the next Slurm tomorrow.
+pub(crate) fn ensure_available(
+    paths: &Paths,
+    wanted: &[&'static Release],
+) -> Result<(Vec<Ready>, Vec<Missing>)> {
+    let (ready, missing) = attempt(paths, wanted)?;
+    let (needed, missing) = missing
+        .into_iter()
+        .partition(|missing| missing.release.stable);
+    all_there(needed)?;
+    Ok((ready, missing))
+}
+
+/// Shows all that failed; the last one goes up.
+fn all_there(missing: Vec<Missing>) -> Result<()> {
+    let mut failure: Option<anyhow::Error> = None;
+    for missing in missing {
+        if let Some(earlier) = failure.replace(missing.why) {
+            eprintln!("\nerror: {earlier:#}");
+        }
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+/// Tries it with each release.
+fn attempt(paths: &Paths, wanted: &[&'static Release]) -> Result<(Vec<Ready>, Vec<Missing>)> {
     if !os::debian_like() {
         hostpkgs::explain_foreign()?;
     }
@@ -162,20 +203,17 @@ pub(crate) fn ensure(paths: &Paths, wanted: &[&'static Release]) -> Result<Vec<R
             .collect()
     });
     interrupt::check()?;
-    // Show all that failed; the last one goes up.
-    let mut ready = Vec::new();
-    let mut failure: Option<anyhow::Error> = None;
-    for outcome in outcomes {
+    let (mut ready, mut missing) = (Vec::new(), Vec::new());
+    for (plan, outcome) in plans.iter().zip(outcomes) {
         match outcome {
             Ok(one) => ready.push(one),
-            Err(error) => {
-                if let Some(earlier) = failure.replace(error) {
-                    eprintln!("\nerror: {earlier:#}");
-                }
-            }
+            Err(why) => missing.push(Missing {
+                release: plan.release,
+                why,
+            }),
         }
     }
-    failure.map_or(Ok(ready), Err)
+    Ok((ready, missing))
 }
 
 /// What is missing for a release.

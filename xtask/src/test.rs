@@ -12,7 +12,7 @@ use crate::matching::{self, Unit};
 use crate::paths::Paths;
 use crate::release::{self, Release, Support};
 use crate::run::Cmd;
-use crate::setup;
+use crate::setup::{self, Ready};
 use crate::step::{Progress, seconds};
 use crate::sudo;
 
@@ -28,11 +28,14 @@ Examples:
   cargo xtask test frameworks_pypi    training frameworks from PyPI, which is left out otherwise
   cargo xtask test mig                tests whose name has `mig`; builds and runs their programs only
   cargo xtask test --slurm 24.11      all, on 24.11's daemons alone; what is of 22.05 alone is left out
-  cargo xtask test --slurm 26.05      Debian testing: the harness on its daemons; no plugins there")]
+  cargo xtask test --slurm 26.05      Debian testing: the harness and the SPANK plugins on its daemons
+
+Without --slurm, a Debian testing that cannot be set up (its archive changes every day) fails nothing: the
+other releases are tested, and the last line says that it was not.")]
 pub(crate) struct Args {
     /// Run only the suite of this name (a file of tests/suites/tests), or tests whose name contains it
     filter: Option<String>,
-    /// A Slurm release or its root's full version to test on, may be repeated [default: 22.05 and 24.11]
+    /// A Slurm release or its root's full version to test on, may be repeated [default: all]
     #[arg(long, value_name = "RELEASE", value_parser = release::parser())]
     slurm: Vec<&'static Release>,
     /// Only what needs no Slurm
@@ -43,7 +46,8 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn main(args: &Args) -> Result<()> {
     let paths = Paths::find()?;
-    let releases = release::chosen(&args.slurm);
+    let mut releases = release::tested(&args.slurm);
+    let mut missing = Vec::new();
     let mut stages = Stages::default();
     let selected = match &args.filter {
         None => Selected::all(args, &releases),
@@ -60,8 +64,16 @@ pub(crate) fn main(args: &Args) -> Result<()> {
             } else {
                 &[false]
             };
-            prepare(&paths, &releases, kinds)?;
-            prepare_suites(&paths, &releases, &selected)
+            let ready = if args.slurm.is_empty() {
+                let (ready, not) = setup::ensure_available(&paths, &releases)?;
+                missing = not;
+                ready
+            } else {
+                setup::ensure(&paths, &releases)?
+            };
+            releases = ready.iter().map(|one| one.release).collect();
+            build_all(&paths, &ready, kinds)?;
+            prepare_suites(&paths, &ready, &selected)
         })?;
     }
     if !selected.plain.is_empty() {
@@ -77,6 +89,9 @@ pub(crate) fn main(args: &Args) -> Result<()> {
     if !selected.daemons.is_empty() {
         for line in not_run(&releases) {
             eprintln!("{line}");
+        }
+        for missing in &missing {
+            eprintln!("not run: {}: {:#}", without(missing.release), missing.why);
         }
         let names: Vec<&str> = releases.iter().map(|release| release.name).collect();
         stages.run("tests on daemons", || {
@@ -94,7 +109,21 @@ pub(crate) fn main(args: &Args) -> Result<()> {
         })?;
     }
     eprintln!("\ntests passed: {}", stages.summary());
+    for missing in &missing {
+        eprintln!(
+            "but not {}, which could not be set up: see above",
+            without(missing.release)
+        );
+    }
     Ok(())
+}
+
+/// What a person is told of a release that was not to be had.
+fn without(release: &Release) -> String {
+    format!(
+        "the tests on Slurm {} of Debian {}",
+        release.name, release.suite
+    )
 }
 
 /// The suite that runs PyTorch.
@@ -103,6 +132,19 @@ const FRAMEWORKS: &str = "frameworks";
 const PYPI: &str = "frameworks_pypi";
 /// The suite that boots a guest.
 const GUEST: &str = "numa_guest";
+/// The suite that opens plugins by a program of its own.
+const LOADER: &str = "loader";
+/// The suites that load the plugins which panic in every hook.
+const FAULTY: [&str; 2] = [LOADER, "spank_faults"];
+/// The suites of SPANK plugins. Where only these are built, no others run.
+const SPANK: [&str; 6] = [
+    "abi",
+    LOADER,
+    "spank_bind",
+    "spank_ckpt",
+    "spank_env",
+    "spank_faults",
+];
 
 /// What is run: cargo's words for each of its runs, and the filter of test names.
 #[derive(Debug, Default)]
@@ -112,16 +154,11 @@ struct Selected {
     filter: Option<String>,
 }
 
-/// The packages of tests on daemons. The suites are about plugins.
-fn daemon_folders(releases: &[&Release]) -> Vec<String> {
-    let mut folders = vec!["tests/harness".to_owned(), "tests/demo".to_owned()];
-    if have_plugins(releases) {
-        folders.push("tests/suites".to_owned());
-    }
-    folders
-}
+/// The packages of tests on daemons.
+const DAEMON_FOLDERS: [&str; 3] = ["tests/harness", "tests/demo", "tests/suites"];
 
-fn have_plugins(releases: &[&Release]) -> bool {
+/// Whether all plugins are built for one of these releases; otherwise the SPANK plugins alone are.
+fn have_all_plugins(releases: &[&Release]) -> bool {
     releases
         .iter()
         .any(|release| release.support == Support::Full)
@@ -146,9 +183,6 @@ fn is_suite(paths: &Paths, name: &str) -> bool {
     !name.contains(['/', '.']) && file.with_extension("rs").is_file()
 }
 
-/// The suites that load the plugins which panic in every hook.
-const FAULTY: [&str; 2] = ["loader", "spank_bind"];
-
 /// Whether cargo's words name a suite.
 fn is_named(words: &[String], suite: &str) -> bool {
     words
@@ -172,12 +206,19 @@ impl Selected {
     }
 
     fn all(args: &Args, releases: &[&Release]) -> Self {
-        let packages = ["-p", "harness", "-p", "demo", "-p", "suites"].map(str::to_owned);
-        let count = if have_plugins(releases) { 6 } else { 4 };
-        let daemons = packages.into_iter().take(count).collect();
+        let words = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let daemons = if args.fast {
+            Vec::new()
+        } else if have_all_plugins(releases) {
+            vec![words(&["-p", "harness", "-p", "demo", "-p", "suites"])]
+        } else {
+            let mut suites = vec!["-p", "suites"];
+            suites.extend(SPANK.iter().flat_map(|suite| ["--test", *suite]));
+            vec![words(&["-p", "harness", "-p", "demo"]), words(&suites)]
+        };
         Self {
             plain: vec![Vec::new()],
-            daemons: if args.fast { Vec::new() } else { vec![daemons] },
+            daemons,
             filter: None,
         }
     }
@@ -186,7 +227,8 @@ impl Selected {
         if args.fast {
             bail!("the suite {name} needs daemons: leave --fast out");
         }
-        if let (false, Some(release)) = (have_plugins(releases), releases.first()) {
+        let runs = have_all_plugins(releases) || SPANK.contains(&name);
+        if let (false, Some(release)) = (runs, releases.first()) {
             release::fully(release, &format!("the suite {name}"))?;
         }
         let words = ["-p", "suites", "--test", name].map(str::to_owned);
@@ -202,7 +244,8 @@ impl Selected {
         let have = |folders: &[String], skips: &[String]| -> Result<Vec<Vec<String>>> {
             let mut found = Vec::new();
             for unit in Unit::of(&paths.workspace, folders)? {
-                if unit.may_match(filter) && has_tests(paths, &unit, filter, skips)? {
+                let runs = runs_on(&unit, releases) && unit.may_match(filter);
+                if runs && has_tests(paths, &unit, filter, skips)? {
                     found.push(unit);
                 }
             }
@@ -214,7 +257,7 @@ impl Selected {
             daemons: if args.fast {
                 Vec::new()
             } else {
-                have(&daemon_folders(releases), &skips(releases))?
+                have(&DAEMON_FOLDERS.map(str::to_owned), &skips(releases))?
             },
             filter: Some(filter.to_owned()),
         };
@@ -232,6 +275,15 @@ impl Selected {
         }
         Ok(selected)
     }
+}
+
+/// Whether a test binary has something to test on these releases.
+fn runs_on(unit: &Unit, releases: &[&Release]) -> bool {
+    let of_spank = || {
+        let mut words = unit.select.iter();
+        words.any(|word| SPANK.contains(&word.as_str()))
+    };
+    unit.package != "suites" || have_all_plugins(releases) || of_spank()
 }
 
 fn has_tests(paths: &Paths, unit: &Unit, filter: &str, skips: &[String]) -> Result<bool> {
@@ -269,10 +321,11 @@ fn skips(releases: &[&Release]) -> Vec<String> {
 
 /// What a person is told of the tests that are not run.
 fn not_run(releases: &[&Release]) -> Vec<String> {
-    if !have_plugins(releases) {
-        return vec![
-            "not run: tests/suites, since there are no plugins for these releases".to_owned(),
-        ];
+    if !have_all_plugins(releases) {
+        return vec![format!(
+            "not run: suites other than {}, since only the SPANK plugins are built for these releases",
+            SPANK.join(", ")
+        )];
     }
     let line = |release: &Release| {
         format!(
@@ -287,10 +340,13 @@ fn not_run(releases: &[&Release]) -> Vec<String> {
 /// Sets up and builds what tests, demo and benches need: the fake NVML and each release's plugins, in
 /// the builds that `faults` lists (`true`: the one that panics in every hook).
 pub(crate) fn prepare(paths: &Paths, releases: &[&'static Release], faults: &[bool]) -> Result<()> {
-    let ready = setup::ensure(paths, releases)?;
+    build_all(paths, &setup::ensure(paths, releases)?, faults)
+}
+
+fn build_all(paths: &Paths, ready: &[Ready], faults: &[bool]) -> Result<()> {
     let progress = Progress::new(1 + faults.len() * ready.len(), paths.logs());
     build::fake_nvml(paths, &progress)?;
-    for one in &ready {
+    for one in ready {
         let target = Target::of(one)?;
         for fault in faults {
             let how = How {
@@ -303,16 +359,29 @@ pub(crate) fn prepare(paths: &Paths, releases: &[&'static Release], faults: &[bo
     Ok(())
 }
 
-/// Makes what single suites need, if they are run: roots with frameworks, a kernel for a guest.
-fn prepare_suites(paths: &Paths, releases: &[&'static Release], selected: &Selected) -> Result<()> {
+/// Makes what single suites need, if they are run: roots with frameworks, a kernel for a guest, the program that
+/// opens plugins.
+fn prepare_suites(paths: &Paths, ready: &[Ready], selected: &Selected) -> Result<()> {
+    let of = |wanted: &dyn Fn(&Release) -> bool| -> Vec<Ready> {
+        let some = ready.iter().filter(|one| wanted(one.release));
+        some.cloned().collect()
+    };
     if selected.runs(FRAMEWORKS) {
-        layer::TORCH.ensure(paths, &setup::ensure(paths, releases)?)?;
+        // It runs where all plugins are.
+        let full = of(&|release| release.support == Support::Full);
+        layer::TORCH.ensure(paths, &full)?;
     }
     if selected.asks_for(PYPI) {
-        let mut ready = setup::ensure(paths, releases)?;
         // The frameworks of today need the newest Python.
-        ready.retain(|one| one.release.name == "24.11");
-        layer::FRAMEWORKS.ensure(paths, &ready)?;
+        layer::FRAMEWORKS.ensure(paths, &of(&|release| release.name == "24.11"))?;
+    }
+    if selected.runs(LOADER) {
+        let progress = Progress::new(1, paths.logs());
+        let step = progress.step("build-loader", "building the program that opens plugins");
+        build::cargo(paths)
+            .args(["build", "-p", "loader"])
+            .run(&step)?;
+        step.done();
     }
     if selected.runs(GUEST) {
         guest::ensure(paths)?;
@@ -375,12 +444,38 @@ mod tests {
     fn tests_of_other_releases_are_left_out_and_named() {
         let [old, new, testing] = &release::RELEASES;
         assert!(skips(&[old, new]).is_empty());
-        assert!(not_run(&[old, new]).is_empty());
+        assert!(not_run(&[old, new, testing]).is_empty());
         assert_eq!(skips(&[new]), ["--skip", "_22_05"]);
         assert_eq!(not_run(&[new]).len(), 1);
         assert!(not_run(&[new]).concat().contains("Slurm 22.05"));
-        assert!(not_run(&[testing]).concat().contains("tests/suites"));
-        assert_eq!(daemon_folders(&[testing]), ["tests/harness", "tests/demo"]);
+        assert!(not_run(&[testing]).concat().contains("other than abi"));
+    }
+
+    /// Those that a test of theirs asks for.
+    #[test]
+    fn the_suites_of_spank_plugins_are_those_that_run_on_each_of_their_releases() {
+        let paths = Paths::find().unwrap();
+        let folder = paths.workspace.join("tests/suites/tests");
+        let mut asking = suites(&paths);
+        asking.retain(|name| {
+            let text = std::fs::read_to_string(folder.join(name).with_extension("rs")).unwrap();
+            text.contains("spank_release")
+        });
+        assert_eq!(asking, SPANK);
+    }
+
+    #[test]
+    fn where_only_spank_plugins_are_no_other_suite_runs() {
+        let paths = Paths::find().unwrap();
+        let [.., new, testing] = &release::RELEASES;
+        let units = Unit::of(&paths.workspace, &DAEMON_FOLDERS.map(str::to_owned)).unwrap();
+        let runs = |name: &str, releases: &[&Release]| {
+            let mut units = units.iter();
+            let unit = units.find(|unit| unit.select.iter().any(|word| word == name));
+            runs_on(unit.unwrap(), releases)
+        };
+        assert!(runs("energy", &[new, testing]) && !runs("energy", &[testing]));
+        assert!(runs("spank_env", &[testing]) && runs("boot", &[testing]));
     }
 
     #[test]

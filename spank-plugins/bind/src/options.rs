@@ -38,6 +38,7 @@ extern "C" fn take(number: c_int, value: *const c_char, _remote: c_int) -> c_int
 
 /// Adds the options to the command that the plugin is in.
 pub(crate) fn register(spank: &Spank<'_>, words: &[String]) {
+    log::set_prefix("spank_sgpu_bind");
     if let Err((name, error)) = OPTIONS.register(spank, Some(take)) {
         log::error(format_args!("option --{}: {error}", name.to_string_lossy()));
     }

@@ -94,14 +94,15 @@ impl Cluster {
         }
         for machine in std::iter::once(&self.controller).chain(&self.nodes) {
             let at = |path: &str| self.cage.path(machine, path);
-            for (file, of) in [
-                ("/etc/passwd", passwd as fn(User) -> String),
-                ("/etc/group", group),
+            for (file, of, mode) in [
+                ("/etc/passwd", passwd as fn(User) -> String, 0o644),
+                ("/etc/group", group, 0o644),
+                ("/etc/shadow", shadow, 0o600),
             ] {
                 let path = at(file)?;
                 let mut text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
                 text.extend(User::ORDINARY.map(of));
-                put(&path, &text, Ids::ROOT, 0o644)?;
+                put(&path, &text, Ids::ROOT, mode)?;
             }
             put(&at("/etc/hosts")?, &hosts, Ids::ROOT, 0o644)?;
             put(
@@ -538,4 +539,9 @@ fn passwd(user: User) -> String {
 
 fn group(user: User) -> String {
     format!("{}:x:{}:\n", user.name(), user.uid())
+}
+
+/// No password. Without the line `su` lets nobody in, and by it slurmd reads a user's environment.
+fn shadow(user: User) -> String {
+    format!("{}:*:::::::\n", user.name())
 }

@@ -22,12 +22,14 @@ const EXPECTED: &[&str] = &[
     r"No (fed_mgr state file|last decay|Assoc usage file) .* to recover",
     // slurmctld times the clock when it starts; the machine is small and shared.
     r"High latency for \d+ calls to gettimeofday",
-    // slurmctld tells an srun of its job's end that has just ended itself.
-    r"msg_type=SRUN_JOB_COMPLETE\) failed: (Connection reset by peer|Broken pipe|Message send failure)",
+    // slurmctld tells an srun of the end of its job or step that has just ended itself.
+    r"msg_type=SRUN_(JOB_COMPLETE|STEP_SIGNAL)\) failed: (Connection reset by peer|Broken pipe|Message send failure)",
     // slurmctld ends while it still talks to daemons that end too.
     r"agent_fini: left \d+ agent threads active",
     // slurmstepd logs as an error what it writes to a cancelled job's output.
     r"\*\*\* (JOB|STEP) \S+ ON \S+ CANCELLED AT ",
+    // slurmdbd still reads from a sacctmgr that has its answer and is gone.
+    r"_conn_readable: persistent connection for fd \d+ experienced error\[104\]",
     // A test's database is small on purpose.
     r"Database settings not recommended values",
     // slurmdbd looks for the associations of a cluster that registers for the first time.

@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString, c_char};
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LAZY, RTLD_LOCAL};
 
@@ -81,13 +81,30 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Sets Slurm's `slurm_prog_name`, by which its library knows the daemon that it is in.
+/// Sets the variable by which Slurm's library knows the daemon that it is in: newer releases have a bit for
+/// each, older ones its name.
 fn pass_for(slurm: &Library, daemon: &str) -> Result<()> {
+    // SAFETY: libslurmfull defines `uint32_t slurm_daemon` (src/common/run_in_daemon.c).
+    if let Ok(bits) = unsafe { slurm.get::<*mut u32>(b"slurm_daemon") } {
+        // SAFETY: the variable is live, and nobody else runs yet.
+        unsafe { **bits = bit(daemon)? };
+        return Ok(());
+    }
     // SAFETY: libslurmfull defines `char *slurm_prog_name` (src/common/log.c).
     let name = unsafe { slurm.get::<*mut *mut c_char>(b"slurm_prog_name") }?;
     // SAFETY: the variable is live, nobody else runs yet, and the string is given away for good.
     unsafe { **name = CString::new(daemon)?.into_raw() };
     Ok(())
+}
+
+/// A daemon's bit in `slurm_daemon` (`src/common/run_in_daemon.h`).
+fn bit(daemon: &str) -> Result<u32> {
+    match daemon {
+        "slurmctld" => Ok(1 << 3),
+        "slurmd" => Ok(1 << 4),
+        "slurmstepd" => Ok(1 << 5),
+        _ => bail!("{daemon} is no daemon that loads plugins of ours"),
+    }
 }
 
 struct Plugin(Library);

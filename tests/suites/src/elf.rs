@@ -5,7 +5,7 @@ use std::path::Path;
 
 use object::elf;
 use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
-use object::{Object, ObjectSymbol};
+use object::{Object, ObjectSection, ObjectSymbol};
 
 /// The facts of one shared object that Slurm's loader cares about.
 #[derive(Debug)]
@@ -87,4 +87,27 @@ impl SharedObject {
             }),
         }
     }
+}
+
+/// The value of a 32-bit variable that a shared object exports, as its loader finds it.
+///
+/// # Panics
+/// When the file has no such variable.
+#[must_use]
+pub fn variable(path: &Path, name: &str) -> u32 {
+    let data = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let file: ElfFile64<'_> =
+        ElfFile64::parse(&*data).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let symbol = file
+        .dynamic_symbols()
+        .find(|symbol| symbol.name() == Ok(name) && symbol.size() == 4)
+        .unwrap_or_else(|| panic!("no {name} in {}", path.display()));
+    let section = symbol.section_index().expect("a defined symbol");
+    let bytes = file
+        .section_by_index(section)
+        .expect("a symbol's section")
+        .data_range(symbol.address(), 4)
+        .expect("a section's data")
+        .expect("a variable within its section");
+    u32::from_ne_bytes(bytes.try_into().expect("four bytes"))
 }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod elf;
+pub mod gpus;
 pub mod initramfs;
 pub mod jobs;
 pub mod plugins;
@@ -15,13 +16,19 @@ use std::time::Duration;
 use gpu::index_map::{DEFAULT_PATH, IndexMap};
 use harness::{Builder, Cluster, Release};
 
-/// The releases that the plugins under test are built for: those of `cargo xtask test --slurm`.
+/// The releases under test (those of `cargo xtask test --slurm`) that all plugins are built for.
 #[must_use]
 pub fn releases() -> Vec<Release> {
     Release::under_test()
         .into_iter()
         .filter(|release| Release::FULL.contains(release))
         .collect()
+}
+
+/// The releases under test that SPANK plugins are built for: all of them, since public headers are enough.
+#[must_use]
+pub fn spank_releases() -> Vec<Release> {
+    Release::under_test()
 }
 
 /// Whether a test of one release runs. Such a test has the release in its name, `_22_05` or `_24_11`, and
@@ -35,12 +42,24 @@ pub fn is_under_test(release: Release) -> bool {
     yes
 }
 
-/// Runs a test on each release under test, side by side.
+/// Runs a test on each release under test that has all plugins, side by side.
 pub fn on_each_release(test: impl Fn(Release) + Sync) {
+    side_by_side(&releases(), test);
+}
+
+/// Runs a test of SPANK plugins on each release under test, side by side.
+pub fn on_each_spank_release(test: impl Fn(Release) + Sync) {
+    side_by_side(&spank_releases(), test);
+}
+
+fn side_by_side(releases: &[Release], test: impl Fn(Release) + Sync) {
+    if releases.is_empty() {
+        eprintln!("skipped: not all plugins are built for a release under test");
+    }
     std::thread::scope(|scope| {
-        for release in releases() {
+        for release in releases {
             let test = &test;
-            scope.spawn(move || test(release));
+            scope.spawn(move || test(*release));
         }
     });
 }

@@ -20,25 +20,40 @@ pub struct Plugin {
 
 const GPU_SYMS: [&str; 2] = ["src/interfaces/gpu.c", "src/common/gpu.c"];
 
-/// The plugins of a release.
+/// The plugins that are built for a release.
 #[must_use]
 pub fn of(release: Release) -> Vec<Plugin> {
-    let gpu = |file, plugin_type| Plugin {
-        file,
-        plugin_type,
-        exports: "gpu.txt",
-        syms: Some(GPU_SYMS),
-    };
+    let mut plugins = spank();
+    if Release::FULL.contains(&release) {
+        plugins.extend(over_internal_headers(release));
+    }
+    plugins
+}
+
+/// The SPANK plugins, which every release has.
+#[must_use]
+pub fn spank() -> Vec<Plugin> {
     let spank = |file, exports| Plugin {
         file,
         plugin_type: "spank",
         exports,
         syms: None,
     };
-    let mut plugins = vec![
+    vec![
         spank("spank_sgpu_bind.so", "spank_bind.txt"),
         spank("spank_sgpu_env.so", "spank_env.txt"),
         spank("spank_sgpu_ckpt.so", "spank_ckpt.txt"),
+    ]
+}
+
+fn over_internal_headers(release: Release) -> Vec<Plugin> {
+    let gpu = |file, plugin_type| Plugin {
+        file,
+        plugin_type,
+        exports: "gpu.txt",
+        syms: Some(GPU_SYMS),
+    };
+    let mut plugins = vec![
         gpu("gpu_nvml.so", "gpu/nvml"),
         gpu("gpu_generic.so", "gpu/generic"),
         Plugin {

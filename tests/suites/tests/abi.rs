@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::Command;
 
 use harness::{Release, Root};
-use suites::elf::SharedObject;
+use suites::elf::{self, SharedObject};
 use suites::plugins::{self, Plugin};
 
 fn for_each_plugin(check: impl Fn(Release, &Root, &Plugin, &SharedObject)) {
-    for release in suites::releases() {
+    for release in suites::spank_releases() {
         let root = Root::open(release).unwrap();
         for plugin in plugins::of(release) {
             let path = harness::plugins(root.version()).join(plugin.file);
@@ -84,10 +85,50 @@ fn plugins_open_lazily_and_bring_no_library_of_their_own() {
     });
 }
 
+/// From 25.05 on Slurm drains a node on which a required SPANK plugin cannot be started, unless the plugin says
+/// that the job alone fails. Older releases have no such number and do not look.
+#[test]
+fn a_spank_plugin_that_cannot_be_started_is_to_fail_its_job_and_not_the_node() {
+    for_each_plugin(|release, root, plugin, _| {
+        if plugin.plugin_type != "spank" {
+            return;
+        }
+        let path = harness::plugins(root.version()).join(plugin.file);
+        let mode = elf::variable(&path, "slurm_spank_init_failure_mode");
+        match job_failure(root) {
+            Some(number) => assert_eq!(mode, number, "{release} {}", plugin.file),
+            None => assert!(release < Release::Slurm26_05, "{release} has no number"),
+        }
+    });
+}
+
+/// ESPANK_JOB_FAILURE of a release's public headers, if they have it.
+fn job_failure(root: &Root) -> Option<u32> {
+    let program = tempfile::tempdir().unwrap();
+    let (source, number) = (program.path().join("a.c"), program.path().join("a.out"));
+    let text = "#include <stdio.h>\n#include <slurm/slurm_errno.h>\n\
+                int main(void) { printf(\"%d\", (int)ESPANK_JOB_FAILURE); return 0; }\n";
+    std::fs::write(&source, text).unwrap();
+    let cc = Command::new("cc")
+        .arg("-I")
+        .arg(root.path().join("usr/include"))
+        .arg("-o")
+        .args([&number, &source])
+        .output()
+        .unwrap();
+    if !cc.status.success() {
+        let why = String::from_utf8_lossy(&cc.stderr).into_owned();
+        assert!(why.contains("ESPANK_JOB_FAILURE"), "{why}");
+        return None;
+    }
+    let said = Command::new(number).output().unwrap();
+    String::from_utf8(said.stdout).unwrap().parse().ok()
+}
+
 /// The checks above must be able to fail: a library that is no plugin fails them.
 #[test]
 fn the_reader_sees_what_is_there() {
-    let root = Root::open(suites::releases()[0]).unwrap();
+    let root = Root::open(suites::spank_releases()[0]).unwrap();
     let libc = SharedObject::read(&Path::new(root.path()).join(format!(
         "{}/libc.so.6",
         root.libdir().trim_start_matches('/')

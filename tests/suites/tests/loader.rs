@@ -79,7 +79,7 @@ fn built(name: &str) -> PathBuf {
 }
 
 fn for_each(check: impl Fn(&Loader, &Root, Release, &Plugin)) {
-    for release in suites::releases() {
+    for release in suites::spank_releases() {
         let root = Root::open(release).unwrap();
         let loader = Loader::new(&root);
         for plugin in plugins::of(release) {
