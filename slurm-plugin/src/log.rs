@@ -87,7 +87,9 @@ fn line(prefix: &str, message: impl fmt::Display) -> String {
         text.push('…');
     }
     if text.contains(char::is_control) {
-        text = text.replace(char::is_control, "?");
+        // An error of several lines, such as a file's, stays readable in one.
+        let words: Vec<&str> = text.split(['\n', '\t']).map(str::trim).collect();
+        text = words.join(" ").replace(char::is_control, "?");
     }
     text
 }
@@ -201,7 +203,7 @@ mod tests {
     fn a_newline_cannot_forge_a_line() {
         assert_eq!(
             line("gpu/nvml", "job \"a\n[fatal] b\0\""),
-            "gpu/nvml: job \"a?[fatal] b?\""
+            "gpu/nvml: job \"a [fatal] b?\""
         );
     }
 
