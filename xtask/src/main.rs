@@ -32,6 +32,7 @@ mod plugins;
 mod release;
 mod rootfs;
 mod run;
+mod selection;
 mod setup;
 mod source;
 mod step;

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every test, with what it needs made first.
+//! `cargo xtask test`: every test, with what it needs made first. Which ones those are is `selection`'s.
 
 use std::time::Instant;
 
@@ -8,10 +8,12 @@ use crate::build::{self, How, Target};
 use crate::guest;
 use crate::interrupt;
 use crate::layer;
-use crate::matching::{self, Unit};
 use crate::paths::Paths;
 use crate::release::{self, Release, Support};
 use crate::run::Cmd;
+use crate::selection::{
+    self, FAULTY, FRAMEWORKS, GUEST, LOADER, PYPI, Selected, cargo_test, is_named, not_run, skips,
+};
 use crate::setup::{self, Ready};
 use crate::step::{Progress, seconds};
 use crate::sudo;
@@ -50,10 +52,12 @@ pub(crate) fn main(args: &Args) -> Result<()> {
     let mut missing = Vec::new();
     let mut stages = Stages::default();
     let selected = match &args.filter {
-        None => Selected::all(args, &releases),
-        Some(name) if is_suite(&paths, name) => Selected::suite(args, &releases, name)?,
+        None => Selected::all(args.fast, &releases),
+        Some(name) if selection::is_suite(&paths, name) => {
+            Selected::suite(args.fast, &releases, name)?
+        }
         Some(filter) => stages.run("finding tests", || {
-            Selected::matching(&paths, args, &releases, filter)
+            Selected::matching(&paths, args.fast, &releases, filter)
         })?,
     };
     if !selected.daemons.is_empty() {
@@ -126,217 +130,6 @@ fn without(release: &Release) -> String {
     )
 }
 
-/// The suite that runs PyTorch.
-const FRAMEWORKS: &str = "frameworks";
-/// The suite that runs what PyPI has: an extra. Its tests are `#[ignore]`d where nobody names them.
-const PYPI: &str = "frameworks_pypi";
-/// The suite that boots a guest.
-const GUEST: &str = "numa_guest";
-/// The suite that opens plugins by a program of its own.
-const LOADER: &str = "loader";
-/// The suites that load the plugins which panic in every hook.
-const FAULTY: [&str; 2] = [LOADER, "spank_faults"];
-/// The suites of SPANK plugins. Where only these are built, no others run.
-const SPANK: [&str; 6] = [
-    "abi",
-    LOADER,
-    "spank_bind",
-    "spank_ckpt",
-    "spank_env",
-    "spank_faults",
-];
-
-/// What is run: cargo's words for each of its runs, and the filter of test names.
-#[derive(Debug, Default)]
-struct Selected {
-    plain: Vec<Vec<String>>,
-    daemons: Vec<Vec<String>>,
-    filter: Option<String>,
-}
-
-/// The packages of tests on daemons.
-const DAEMON_FOLDERS: [&str; 3] = ["tests/harness", "tests/demo", "tests/suites"];
-
-/// Whether all plugins are built for one of these releases; otherwise the SPANK plugins alone are.
-fn have_all_plugins(releases: &[&Release]) -> bool {
-    releases
-        .iter()
-        .any(|release| release.support == Support::Full)
-}
-
-/// The files in tests/suites/tests.
-fn suites(paths: &Paths) -> Vec<String> {
-    let entries = paths.workspace.join("tests/suites/tests").read_dir();
-    let mut names: Vec<String> = entries
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(".rs")?.to_owned()))
-        .collect();
-    names.sort();
-    names
-}
-
-/// Whether a name is that of a file in tests/suites/tests.
-fn is_suite(paths: &Paths, name: &str) -> bool {
-    let file = paths.workspace.join("tests/suites/tests").join(name);
-    !name.contains(['/', '.']) && file.with_extension("rs").is_file()
-}
-
-/// Whether cargo's words name a suite.
-fn is_named(words: &[String], suite: &str) -> bool {
-    words
-        .windows(2)
-        .any(|pair| pair[0] == "--test" && pair[1] == suite)
-}
-
-impl Selected {
-    /// Whether a suite is run, alone or with all others.
-    fn runs(&self, suite: &str) -> bool {
-        self.daemons.iter().any(|words| {
-            let suites = words.iter().any(|word| word == "suites");
-            let some = words.iter().any(|word| word == "--test");
-            suites && (!some || is_named(words, suite))
-        })
-    }
-
-    /// Whether a suite is run because it, or tests of it, were asked for.
-    fn asks_for(&self, suite: &str) -> bool {
-        self.daemons.iter().any(|words| is_named(words, suite))
-    }
-
-    fn all(args: &Args, releases: &[&Release]) -> Self {
-        let words = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        let daemons = if args.fast {
-            Vec::new()
-        } else if have_all_plugins(releases) {
-            vec![words(&["-p", "harness", "-p", "demo", "-p", "suites"])]
-        } else {
-            let mut suites = vec!["-p", "suites"];
-            suites.extend(SPANK.iter().flat_map(|suite| ["--test", *suite]));
-            vec![words(&["-p", "harness", "-p", "demo"]), words(&suites)]
-        };
-        Self {
-            plain: vec![Vec::new()],
-            daemons,
-            filter: None,
-        }
-    }
-
-    fn suite(args: &Args, releases: &[&Release], name: &str) -> Result<Self> {
-        if args.fast {
-            bail!("the suite {name} needs daemons: leave --fast out");
-        }
-        let runs = have_all_plugins(releases) || SPANK.contains(&name);
-        if let (false, Some(release)) = (runs, releases.first()) {
-            release::fully(release, &format!("the suite {name}"))?;
-        }
-        let words = ["-p", "suites", "--test", name].map(str::to_owned);
-        Ok(Self {
-            daemons: vec![words.to_vec()],
-            ..Self::default()
-        })
-    }
-
-    /// The test binaries that have tests with the filter in their names. Of all others nothing is built;
-    /// a filter that nothing matches is an error, since a mistyped one would pass.
-    fn matching(paths: &Paths, args: &Args, releases: &[&Release], filter: &str) -> Result<Self> {
-        let have = |folders: &[String], skips: &[String]| -> Result<Vec<Vec<String>>> {
-            let mut found = Vec::new();
-            for unit in Unit::of(&paths.workspace, folders)? {
-                let runs = runs_on(&unit, releases) && unit.may_match(filter);
-                if runs && has_tests(paths, &unit, filter, skips)? {
-                    found.push(unit);
-                }
-            }
-            Ok(matching::runs(&found))
-        };
-        let members = matching::default_members(&paths.workspace)?;
-        let selected = Self {
-            plain: have(&members, &[])?,
-            daemons: if args.fast {
-                Vec::new()
-            } else {
-                have(&DAEMON_FOLDERS.map(str::to_owned), &skips(releases))?
-            },
-            filter: Some(filter.to_owned()),
-        };
-        if selected.plain.is_empty() && selected.daemons.is_empty() {
-            let names: Vec<&str> = releases.iter().map(|release| release.name).collect();
-            let on = if args.fast {
-                "without Slurm".to_owned()
-            } else {
-                format!("on Slurm {}", names.join(" and "))
-            };
-            bail!(
-                "no test {on} has {filter:?} in its name, and no suite is called so; the suites are {}",
-                suites(paths).join(", ")
-            );
-        }
-        Ok(selected)
-    }
-}
-
-/// Whether a test binary has something to test on these releases.
-fn runs_on(unit: &Unit, releases: &[&Release]) -> bool {
-    let of_spank = || {
-        let mut words = unit.select.iter();
-        words.any(|word| SPANK.contains(&word.as_str()))
-    };
-    unit.package != "suites" || have_all_plugins(releases) || of_spank()
-}
-
-fn has_tests(paths: &Paths, unit: &Unit, filter: &str, skips: &[String]) -> Result<bool> {
-    let words: Vec<String> = [
-        vec!["-p".to_owned(), unit.package.clone()],
-        unit.select.clone(),
-    ]
-    .concat();
-    let listed = cargo_test(paths, &words)
-        .args([filter, "--", "--list"])
-        .args(skips)
-        .output()?;
-    Ok(listed.lines().any(|line| line.ends_with(": test")))
-}
-
-/// The part of a test's name that says that it is of one release alone: `_22_05`.
-fn mark(release: &Release) -> String {
-    format!("_{}", release.name.replace('.', "_"))
-}
-
-/// Fully supported releases that are not under test.
-fn left_out(releases: &[&Release]) -> Vec<&'static Release> {
-    let mut left = release::fully_supported();
-    left.retain(|release| !releases.contains(release));
-    left
-}
-
-/// The test programs' options that leave out what is of other releases alone.
-fn skips(releases: &[&Release]) -> Vec<String> {
-    left_out(releases)
-        .into_iter()
-        .flat_map(|release| ["--skip".to_owned(), mark(release)])
-        .collect()
-}
-
-/// What a person is told of the tests that are not run.
-fn not_run(releases: &[&Release]) -> Vec<String> {
-    if !have_all_plugins(releases) {
-        return vec![format!(
-            "not run: suites other than {}, since only the SPANK plugins are built for these releases",
-            SPANK.join(", ")
-        )];
-    }
-    let line = |release: &Release| {
-        format!(
-            "not run: tests with `{}` in their names, since Slurm {} is not under test",
-            mark(release),
-            release.name
-        )
-    };
-    left_out(releases).into_iter().map(line).collect()
-}
-
 /// Sets up and builds what tests, demo and benches need: the fake NVML and each release's plugins, in
 /// the builds that `faults` lists (`true`: the one that panics in every hook).
 pub(crate) fn prepare(paths: &Paths, releases: &[&'static Release], faults: &[bool]) -> Result<()> {
@@ -389,13 +182,6 @@ fn prepare_suites(paths: &Paths, ready: &[Ready], selected: &Selected) -> Result
     Ok(())
 }
 
-/// `cargo test`; all tests run, so that one failure does not hide another.
-fn cargo_test(paths: &Paths, words: &[String]) -> Cmd {
-    build::cargo(paths)
-        .args(["test", "--no-fail-fast"])
-        .args(words)
-}
-
 /// Runs all, then fails if one did.
 fn all_pass(cmds: impl Iterator<Item = Cmd>) -> Result<()> {
     let mut failed = Vec::new();
@@ -439,58 +225,6 @@ impl Stages {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tests_of_other_releases_are_left_out_and_named() {
-        let [old, new, testing] = &release::RELEASES;
-        assert!(skips(&[old, new]).is_empty());
-        assert!(not_run(&[old, new, testing]).is_empty());
-        assert_eq!(skips(&[new]), ["--skip", "_22_05"]);
-        assert_eq!(not_run(&[new]).len(), 1);
-        assert!(not_run(&[new]).concat().contains("Slurm 22.05"));
-        assert!(not_run(&[testing]).concat().contains("other than abi"));
-    }
-
-    /// Those that a test of theirs asks for.
-    #[test]
-    fn the_suites_of_spank_plugins_are_those_that_run_on_each_of_their_releases() {
-        let paths = Paths::find().unwrap();
-        let folder = paths.workspace.join("tests/suites/tests");
-        let mut asking = suites(&paths);
-        asking.retain(|name| {
-            let text = std::fs::read_to_string(folder.join(name).with_extension("rs")).unwrap();
-            text.contains("spank_release")
-        });
-        assert_eq!(asking, SPANK);
-    }
-
-    #[test]
-    fn where_only_spank_plugins_are_no_other_suite_runs() {
-        let paths = Paths::find().unwrap();
-        let [.., new, testing] = &release::RELEASES;
-        let units = Unit::of(&paths.workspace, &DAEMON_FOLDERS.map(str::to_owned)).unwrap();
-        let runs = |name: &str, releases: &[&Release]| {
-            let mut units = units.iter();
-            let unit = units.find(|unit| unit.select.iter().any(|word| word == name));
-            runs_on(unit.unwrap(), releases)
-        };
-        assert!(runs("energy", &[new, testing]) && !runs("energy", &[testing]));
-        assert!(runs("spank_env", &[testing]) && runs("boot", &[testing]));
-    }
-
-    #[test]
-    fn the_extra_is_run_by_name_alone() {
-        let args = Args {
-            filter: None,
-            slurm: Vec::new(),
-            fast: false,
-        };
-        let releases = release::fully_supported();
-        let all = Selected::all(&args, &releases);
-        assert!(all.runs(FRAMEWORKS) && !all.asks_for(PYPI));
-        let one = Selected::suite(&args, &releases, PYPI).unwrap();
-        assert!(one.asks_for(PYPI) && !one.runs(FRAMEWORKS));
-    }
 
     #[test]
     fn the_summary_names_each_stage() {

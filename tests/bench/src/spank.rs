@@ -10,6 +10,8 @@ use harness::{Cluster, Plugins, Release};
 use crate::median::{median, upper_bound};
 
 const TASKS: u32 = 64;
+/// How many steps the hooks are timed in.
+const STEPS: usize = 20;
 /// Where the bench program is inside.
 const INSIDE: &str = "/opt/sgpu-bench";
 const PLUGSTACK: &str = "optional /opt/sgpu/plugins/spank_sgpu_bind.so\n\
@@ -58,7 +60,7 @@ fn show_hooks(release: Release, hooks: BTreeMap<String, Vec<f64>>) {
     let mut sum = 0.0;
     for (plugin, times) in hooks {
         let middle = median(times) / 1e3;
-        println!("{plugin}, in each task on {release}: {middle:.3} ms");
+        println!("{plugin}'s hook in a task on {release}: {middle:.3} ms");
         sum += middle;
     }
     let name = if release == Release::Slurm24_11 {
@@ -69,25 +71,30 @@ fn show_hooks(release: Release, hooks: BTreeMap<String, Vec<f64>>) {
     println!("figure: spank.{name} {sum:.3} ms/task");
 }
 
-/// What the plugins say at debug2 of a step with options, in which root may ask for it.
+/// What the plugins say at debug2, which root may ask for, of steps of one task: among many on a few cores a
+/// hook's time is mostly other tasks'.
 fn hooks(cluster: &Cluster, node: &str, options: &str) -> Result<BTreeMap<String, Vec<f64>>> {
-    let tasks = TASKS.to_string();
-    let said = cluster
-        .command("srun")
-        .args(["--slurmd-debug=debug2", "-n", &tasks, "--gpus-per-node=8"])
-        .args(options.split_whitespace())
-        .args(["true"])
-        .on(node)
-        .run()?
-        .ok()?;
     let mut hooks: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for line in said.stderr.lines() {
-        let Some((before, took)) = line.split_once(": slurm_spank_task_init took ") else {
-            continue;
-        };
-        let plugin = before.rsplit(' ').next().unwrap_or_default();
-        let number = took.trim_end_matches(" us").parse()?;
-        hooks.entry(plugin.to_owned()).or_default().push(number);
+    for _ in 0..STEPS {
+        let said = cluster
+            .command("srun")
+            .args(["--slurmd-debug=debug2", "--gpus-per-node=8"])
+            .args(options.split_whitespace())
+            .args(["true"])
+            .on(node)
+            .run()?
+            .ok()?;
+        for line in said.stderr.lines() {
+            let Some((before, took)) = line.split_once(": slurm_spank_task_init took ") else {
+                continue;
+            };
+            let plugin = before.rsplit(' ').next().unwrap_or_default();
+            let microseconds = took.trim_end_matches(" us").parse()?;
+            hooks
+                .entry(plugin.to_owned())
+                .or_default()
+                .push(microseconds);
+        }
     }
     Ok(hooks)
 }
