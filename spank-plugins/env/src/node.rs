@@ -3,6 +3,7 @@
 use std::fs;
 
 use gpu::CpuSet;
+use slurm_plugin::node_files::NodeFiles;
 use spank_core::env::TaskCpus;
 use spank_core::env::port::{self, Taken};
 
@@ -42,9 +43,9 @@ pub(crate) fn hcas() -> Vec<String> {
     names("/sys/class/infiniband")
 }
 
-/// Where the calling process may run.
-pub(crate) fn own_cpus() -> Option<TaskCpus> {
-    let status = read("/proc/self/status")?;
+/// Where the calling task may run.
+pub(crate) fn own_cpus(files: &NodeFiles) -> Option<TaskCpus> {
+    let status = files.read("/proc/self/status").ok()?;
     let mask: CpuSet = status
         .lines()
         .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?
@@ -53,7 +54,7 @@ pub(crate) fn own_cpus() -> Option<TaskCpus> {
         .ok()?;
     Some(TaskCpus::of(&mask, |cpu| {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
-        read(&path)?.trim().parse().ok()
+        files.read(&path).ok()?.trim().parse().ok()
     }))
 }
 
