@@ -1,6 +1,7 @@
 //! What the node says of itself.
 
 use std::fs;
+use std::path::Path;
 
 use gpu::CpuSet;
 use slurm_plugin::node_files::NodeFiles;
@@ -20,17 +21,20 @@ pub(crate) fn taken_ports() -> Taken {
     let kernel = read("/proc/sys/net/ipv4/ip_local_port_range");
     Taken {
         kernel: kernel.as_deref().and_then(port::kernel_range),
-        srun: slurm_conf().as_deref().and_then(port::srun_range),
+        srun: srun_ports(),
     }
 }
 
-/// slurm.conf: where slurmd says, where it is usually, where slurmd keeps the controller's.
-fn slurm_conf() -> Option<String> {
+/// srun's ports by slurm.conf: where slurmd says that it is, where it is usually, where slurmd keeps the
+/// controller's.
+fn srun_ports() -> Option<(u16, u16)> {
     let named = std::env::var("SLURM_CONF").ok();
-    named
+    let (path, text) = named
         .into_iter()
         .chain(["/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf"].map(str::to_owned))
-        .find_map(|path| read(&path))
+        .find_map(|path| read(&path).map(|text| (path, text)))?;
+    let folder = Path::new(&path).parent()?;
+    port::srun_range(&text, &|name| fs::read_to_string(folder.join(name)).ok())
 }
 
 /// Network interfaces.
