@@ -5,6 +5,7 @@
 //! - [`export`]: the macros that make each exported symbol;
 //! - [`log`]: lines in Slurm's own log, always through the fixed format `%s`;
 //! - [`canary`]: fields of known value, read before the first write to a struct of the host;
+//! - [`node_files`]: the node's own files, for a task in a container;
 //! - with the public headers: `spank`, the face of SPANK plugins;
 //! - with the release's internal headers: `memory` that Slurm may free, `list`, `bitstring`, C strings,
 //!   `gres`, `host` (which daemon this is).
@@ -27,6 +28,7 @@ pub mod cstr;
 pub mod export;
 pub mod guard;
 pub mod log;
+pub mod node_files;
 
 #[cfg(slurm_internal)]
 pub mod bitstring;

@@ -1,6 +1,6 @@
 //! The system calls. `tests/numa-guest` has this file too, to call them on a kernel with four nodes.
 
-use std::ffi::{CString, c_int, c_long, c_ulong};
+use std::ffi::{c_int, c_long, c_ulong};
 use std::io;
 
 use gpu::CpuSet;
@@ -76,17 +76,6 @@ fn mempolicy(mode: c_int, nodes: &CpuSet) -> io::Result<()> {
     };
     // SAFETY: set_mempolicy(2) reads the given number of bits of the mask, less one; none of NULL.
     check(unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, mask, bits) })
-}
-
-/// Whether the control group keeps a device file from this process. access(2) asks it as open(2) does, but
-/// wakes no driver: opening a GPU that nobody uses takes seconds.
-pub(crate) fn is_denied(file: &str) -> bool {
-    let Ok(file) = CString::new(file) else {
-        return false;
-    };
-    // SAFETY: access(2) reads a NUL-terminated string.
-    let answer = unsafe { libc::access(file.as_ptr(), libc::R_OK | libc::W_OK) };
-    answer != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
 }
 
 fn check(answer: c_long) -> io::Result<()> {

@@ -7,6 +7,7 @@ use gpu::index_map::{self, IndexMap};
 use gpu::sysfs::Sysfs;
 use sgpu_config::{BindMode, Sections};
 use slurm_plugin::log;
+use slurm_plugin::node_files::NodeFiles;
 use slurm_plugin::spank::{Context, Spank, context};
 use slurm_text::hostlist;
 use spank_core::bind::settings::Arguments;
@@ -22,6 +23,7 @@ pub(crate) struct Step {
     pub(crate) settings: Settings,
     pub(crate) host: Host,
     pub(crate) variables: StepVariables,
+    pub(crate) files: NodeFiles,
 }
 
 static STEP: OnceLock<Step> = OnceLock::new();
@@ -64,6 +66,7 @@ pub(crate) fn prepare(spank: &Spank<'_>, words: &[String]) {
         settings,
         host,
         variables,
+        files: NodeFiles::hold(),
     });
 }
 

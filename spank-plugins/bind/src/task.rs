@@ -2,7 +2,6 @@
 
 use std::io::Write as _;
 
-use gpu::index_map::IndexMap;
 use slurm_plugin::log;
 use slurm_plugin::spank::{Overwrite, Spank};
 use spank_core::bind::{self, Aside, Bound, Task, TaskVariables, network_variables};
@@ -68,7 +67,7 @@ fn gather(spank: &Spank<'_>, step: &Step) -> Result<Task, Aside> {
             .local_task_count()
             .map_err(|error| unknown("the number of tasks", &error))?,
         affinity: apply::affinity().map_err(|error| unknown("sched_getaffinity", &error))?,
-        denied: denied(&step.host.map),
+        denied: denied(step),
         step: step.variables.clone(),
         own: TaskVariables {
             gpus: spank.getenv("SLURM_STEP_GPUS"),
@@ -80,12 +79,15 @@ fn gather(spank: &Spank<'_>, step: &Step) -> Result<Task, Aside> {
     })
 }
 
-/// The GPUs of which the control group keeps a device file from the task.
-fn denied(map: &IndexMap) -> Vec<u32> {
-    let kept = map
+/// The GPUs of which the control group keeps a device file from the task. The files are the node's: a
+/// container may have none, or others by these names.
+fn denied(step: &Step) -> Vec<u32> {
+    let kept = step
+        .host
+        .map
         .entries
         .iter()
-        .filter(|gpu| gpu.files.iter().any(|file| apply::is_denied(file)));
+        .filter(|gpu| gpu.files.iter().any(|file| step.files.is_denied(file)));
     kept.map(|gpu| gpu.index).collect()
 }
 

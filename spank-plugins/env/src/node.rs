@@ -1,8 +1,10 @@
 //! What the node says of itself.
 
 use std::fs;
+use std::path::Path;
 
 use gpu::CpuSet;
+use slurm_plugin::node_files::NodeFiles;
 use spank_core::env::TaskCpus;
 use spank_core::env::port::{self, Taken};
 
@@ -19,17 +21,20 @@ pub(crate) fn taken_ports() -> Taken {
     let kernel = read("/proc/sys/net/ipv4/ip_local_port_range");
     Taken {
         kernel: kernel.as_deref().and_then(port::kernel_range),
-        srun: slurm_conf().as_deref().and_then(port::srun_range),
+        srun: srun_ports(),
     }
 }
 
-/// slurm.conf: where slurmd says, where it is usually, where slurmd keeps the controller's.
-fn slurm_conf() -> Option<String> {
+/// srun's ports by slurm.conf: where slurmd says that it is, where it is usually, where slurmd keeps the
+/// controller's.
+fn srun_ports() -> Option<(u16, u16)> {
     let named = std::env::var("SLURM_CONF").ok();
-    named
+    let (path, text) = named
         .into_iter()
         .chain(["/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf"].map(str::to_owned))
-        .find_map(|path| read(&path))
+        .find_map(|path| read(&path).map(|text| (path, text)))?;
+    let folder = Path::new(&path).parent()?;
+    port::srun_range(&text, &|name| fs::read_to_string(folder.join(name)).ok())
 }
 
 /// Network interfaces.
@@ -42,9 +47,9 @@ pub(crate) fn hcas() -> Vec<String> {
     names("/sys/class/infiniband")
 }
 
-/// Where the calling process may run.
-pub(crate) fn own_cpus() -> Option<TaskCpus> {
-    let status = read("/proc/self/status")?;
+/// Where the calling task may run.
+pub(crate) fn own_cpus(files: &NodeFiles) -> Option<TaskCpus> {
+    let status = files.read("/proc/self/status").ok()?;
     let mask: CpuSet = status
         .lines()
         .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?
@@ -53,7 +58,7 @@ pub(crate) fn own_cpus() -> Option<TaskCpus> {
         .ok()?;
     Some(TaskCpus::of(&mask, |cpu| {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
-        read(&path)?.trim().parse().ok()
+        files.read(&path).ok()?.trim().parse().ok()
     }))
 }
 

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use sgpu_config::Env;
 use slurm_plugin::log;
+use slurm_plugin::node_files::NodeFiles;
 use slurm_plugin::spank::{Context, Spank, context};
 use spank_core::env::port::Taken;
 use spank_core::env::{Arguments, Exported, FIRST_SPECIAL_STEP};
@@ -20,6 +21,7 @@ pub(crate) struct Step {
     pub(crate) taken: Taken,
     pub(crate) interfaces: Vec<String>,
     pub(crate) hcas: Vec<String>,
+    pub(crate) files: NodeFiles,
 }
 
 static STEP: OnceLock<Step> = OnceLock::new();
@@ -65,5 +67,6 @@ fn read(spank: &Spank<'_>, arguments: &[String]) -> Step {
         taken: node::taken_ports(),
         interfaces: node::interfaces(),
         hcas: node::hcas(),
+        files: NodeFiles::hold(),
     }
 }

@@ -33,7 +33,7 @@ fn plan_of(spank: &Spank<'_>, step: &Step) -> Result<Plan, SpankError> {
         restart_count: spank.restart_count()?,
         local_tasks: spank.local_task_count()?,
         tasks: spank.total_task_count()?,
-        cpus: node::own_cpus(),
+        cpus: node::own_cpus(&step.files),
         slurm: (
             SLURM_VERSION_NUMBER >> 16 & 0xff,
             SLURM_VERSION_NUMBER >> 8 & 0xff,

@@ -2,6 +2,8 @@
 //! `cargo xtask setup` and `cargo xtask build` make, and `cargo xtask test` runs them.
 #![forbid(unsafe_code)]
 
+pub mod c_plugin;
+pub mod container;
 pub mod elf;
 pub mod gpus;
 pub mod initramfs;
@@ -9,6 +11,7 @@ pub mod jobs;
 pub mod plugins;
 pub mod sacct;
 pub mod sandbox;
+pub mod scenarios;
 pub mod training;
 
 use std::time::Duration;

@@ -13,6 +13,7 @@ pub mod port;
 mod profiles;
 mod ranks;
 mod site;
+mod slurm_conf;
 #[cfg(test)]
 mod tests;
 mod threads;

@@ -1,6 +1,6 @@
 //! Where rank 0 listens: a port that all tasks of a step come to by themselves, and that neighbours do not.
 
-use super::Facts;
+use super::{Facts, slurm_conf};
 
 /// The ports that are used when the site names none: those that Linux gives to no outgoing connection, as
 /// it is set up otherwise.
@@ -34,17 +34,15 @@ pub fn kernel_range(text: &str) -> Option<(u16, u16)> {
     Some((words.next()?.ok()?, words.next()?.ok()?))
 }
 
-/// `SrunPortRange` of a slurm.conf.
+/// `SrunPortRange` of a slurm.conf; `include` reads a file that it names.
 #[must_use]
-pub fn srun_range(slurm_conf: &str) -> Option<(u16, u16)> {
-    slurm_conf.lines().find_map(|line| {
-        let (key, value) = line.split('#').next()?.split_once('=')?;
-        if !key.trim().eq_ignore_ascii_case("SrunPortRange") {
-            return None;
-        }
-        let (low, high) = value.split_whitespace().next()?.split_once('-')?;
-        Some((low.parse().ok()?, high.parse().ok()?))
-    })
+pub fn srun_range(
+    slurm_conf: &str,
+    include: &dyn Fn(&str) -> Option<String>,
+) -> Option<(u16, u16)> {
+    let value = slurm_conf::value(slurm_conf, "SrunPortRange", include)?;
+    let (low, high) = value.split_once('-')?;
+    Some((low.trim().parse().ok()?, high.trim().parse().ok()?))
 }
 
 /// MASTER_PORT: the user's own, else `--dist-port`, else the first that Slurm has reserved for the step,
@@ -166,10 +164,13 @@ mod tests {
         assert_eq!(kernel_range("32768\t60999\n"), Some((32_768, 60_999)));
         assert_eq!(kernel_range(""), None);
         assert_eq!(kernel_range("1 99999"), None);
-        let conf =
-            "ClusterName=a\n#SrunPortRange=1-2\n srunportrange = 60001-63000 # for the firewall\n";
-        assert_eq!(srun_range(conf), Some((60_001, 63_000)));
-        assert_eq!(srun_range("SlurmctldPort=6817\n"), None);
+        let srun = |conf| srun_range(conf, &|_| None);
+        assert_eq!(
+            srun("ClusterName=a\n srunportrange = 60001-63000 # for the firewall\n"),
+            Some((60_001, 63_000))
+        );
+        assert_eq!(srun("SrunPortRange=60001\n"), None);
+        assert_eq!(srun("SlurmctldPort=6817\n"), None);
     }
 
     proptest! {
@@ -203,7 +204,7 @@ mod tests {
         #[test]
         fn any_text_is_read(text in ".{0,80}") {
             let _ = kernel_range(&text);
-            let _ = srun_range(&text);
+            let _ = srun_range(&text, &|_| None);
         }
     }
 }

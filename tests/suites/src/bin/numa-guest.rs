@@ -12,7 +12,6 @@ use spank_core::bind::settings::BindOption;
 use spank_core::bind::{self, Host, Settings, StepVariables, Task, TaskVariables};
 
 #[path = "../../../../spank-plugins/bind/src/apply.rs"]
-#[allow(dead_code)] // the guest has no device files
 mod apply;
 
 const TOUCHED_BYTES: usize = 8 << 20;
