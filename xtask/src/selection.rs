@@ -19,13 +19,17 @@ pub(crate) const LOADER: &str = "loader";
 /// The suites that load the plugins which panic in every hook.
 pub(crate) const FAULTY: [&str; 2] = [LOADER, "spank_faults"];
 /// The suites of SPANK plugins. Where only these are built, no others run.
-const SPANK: [&str; 6] = [
+const SPANK: [&str; 10] = [
     "abi",
     LOADER,
     "spank_bind",
+    "spank_bind_nodes",
     "spank_ckpt",
+    "spank_containers",
     "spank_env",
+    "spank_env_ports",
     "spank_faults",
+    "spank_special_steps",
 ];
 
 /// What is run: cargo's words for each of its runs, and the filter of test names.

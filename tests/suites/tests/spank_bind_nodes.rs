@@ -5,16 +5,14 @@ use std::path::Path;
 
 use fake_nvml::Scenario;
 use fake_nvml::scenario::Device;
-use harness::{Builder, Cluster, Output, Plugins, Release};
-use suites::{c_plugin, on_each_release, scenarios};
+use harness::{Builder, Cluster, Output, Release};
+use suites::{c_plugin, gpus, on_each_spank_release, scenarios};
 
 const PLUGSTACK: &str = "required /opt/sgpu/plugins/spank_sgpu_bind.so\n";
 
-fn node(release: Release, scenario: Scenario) -> Builder {
-    Cluster::builder(release)
-        .scenario(scenario)
-        .plugins(Plugins::Ours)
-        .etc_slurm("plugstack.conf", PLUGSTACK)
+fn node(release: Release, scenario: Scenario, gpus: u32) -> Builder {
+    let board = Cluster::builder(release).scenario(scenario);
+    gpus::of_the_board(board, release, gpus).etc_slurm("plugstack.conf", PLUGSTACK)
 }
 
 fn srun(cluster: &Cluster, words: &[&str], script: &str) -> Output {
@@ -55,10 +53,9 @@ fn against_the_bus() -> Scenario {
 /// No gpu/nvml of ours, so no map: Slurm's GPU N is /dev/nvidiaN, and the driver says where that is.
 #[test]
 fn without_a_map_gpus_go_by_their_minor_numbers() {
-    on_each_release(|release| {
-        let cluster = node(release, against_the_bus())
+    on_each_spank_release(|release| {
+        let cluster = node(release, against_the_bus(), 8)
             .gres_conf("AutoDetect=off\nName=gpu File=/dev/nvidia[0-7]")
-            .node_gres("gpu:8")
             .start()
             .unwrap();
         let map = cluster.path(cluster.node(1), "/run/sgpu/gpus").unwrap();
@@ -82,14 +79,12 @@ fn without_a_map_gpus_go_by_their_minor_numbers() {
 
 #[test]
 fn a_gpu_whose_node_the_firmware_does_not_tell_binds_nothing() {
-    on_each_release(|release| {
+    on_each_spank_release(|release| {
         let nowhere = Device {
             numa_node: Some(-1),
             ..Device::default()
         };
-        let cluster = node(release, scenarios::every_gpu("4xt4", 4, &nowhere))
-            .gres_conf("AutoDetect=nvml")
-            .node_gres("gpu:4")
+        let cluster = node(release, scenarios::every_gpu("4xt4", 4, &nowhere), 4)
             .start()
             .unwrap();
         let said = srun(
@@ -133,12 +128,10 @@ int slurm_spank_task_init(spank_t sp, int ac, char **av) {
 
 #[test]
 fn where_memory_policies_are_refused_the_cpus_stay_bound() {
-    on_each_release(|release| {
+    on_each_spank_release(|release| {
         // CPU 0 alone, a socket to Slurm, so that a bound task shows it.
-        let cluster = node(release, scenarios::all_near("4xt4", 4, "0"))
+        let cluster = node(release, scenarios::all_near("4xt4", 4, "0"), 4)
             .cpus_hwloc("pack:2 numa:1 core:1 pu:1")
-            .gres_conf("AutoDetect=nvml")
-            .node_gres("gpu:4")
             .start()
             .unwrap();
         c_plugin::install(&cluster, release, "refuse", REFUSE);
@@ -190,11 +183,9 @@ device mlx5_3 '4: ACTIVE' pci0000:97/0000:97:01.0/0000:98:00.0/0000:99:01.0/0000
 
 #[test]
 fn tasks_are_told_the_rdma_devices_nearest_to_their_gpus() {
-    on_each_release(|release| {
+    on_each_spank_release(|release| {
         // So that tasks of GPUs of both nodes are bound here.
-        let cluster = node(release, scenarios::all_near("8xh100-sxm5", 8, "0-127"))
-            .gres_conf("AutoDetect=nvml")
-            .node_gres("gpu:8")
+        let cluster = node(release, scenarios::all_near("8xh100-sxm5", 8, "0-127"), 8)
             .etc_slurm("sgpu.toml", "[bind]\nmode = \"closest\"\nnetwork = true\n")
             .start()
             .unwrap();
@@ -215,8 +206,8 @@ fn tasks_are_told_the_rdma_devices_nearest_to_their_gpus() {
             let expected = format!("{task} mlx5_0,mlx5_1 =mlx5_0,mlx5_1 mlx5_0:1,mlx5_1:1");
             assert_eq!(eight[task], expected);
         }
-        for task in 4..8 {
-            assert_eq!(eight[task], format!("{task} mlx5_3 =mlx5_3 mlx5_3:1"));
+        for (task, told) in eight.iter().enumerate().skip(4) {
+            assert_eq!(*told, format!("{task} mlx5_3 =mlx5_3 mlx5_3:1"));
         }
         // A task of several GPUs has those of all; what the user has set stays.
         let two = told(&[

@@ -1,8 +1,8 @@
 //! `spank_sgpu_env` and `spank_sgpu_bind` behind a container plugin: what they know of the node does not go with
 //! the node's files.
 
-use harness::{Builder, Cluster, Plugins, Release};
-use suites::{container, on_each_release};
+use harness::{Builder, Cluster, Release};
+use suites::{container, gpus, on_each_spank_release};
 
 const OURS: &str = "\
 required /opt/sgpu/plugins/spank_sgpu_env.so config=/opt/sgpu/site.toml
@@ -30,11 +30,7 @@ print("graph", os.environ.get("NCCL_GRAPH_FILE"), os.path.exists("/opt/sgpu"))
 "#;
 
 fn node(release: Release) -> Builder {
-    Cluster::builder(release)
-        .board("8xh100-sxm5")
-        .plugins(Plugins::Ours)
-        .gres_conf("AutoDetect=nvml")
-        .node_gres("gpu:8")
+    gpus::of_the_board(Cluster::builder(release).board("8xh100-sxm5"), release, 8)
         .etc_slurm("plugstack.conf", OURS)
 }
 
@@ -57,7 +53,7 @@ fn step(cluster: &Cluster, words: &[&str]) -> (Vec<String>, String) {
 /// GPUs that are theirs alone, CPUs near them.
 #[test]
 fn a_task_in_a_container_gets_what_one_outside_gets() {
-    on_each_release(|release| {
+    on_each_spank_release(|release| {
         let cluster = node(release).start().unwrap();
         std::fs::write(cluster.opt().join("site.toml"), SITE).unwrap();
         // The second task's GPU is known by its device file alone.

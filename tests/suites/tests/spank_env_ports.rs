@@ -1,7 +1,7 @@
 //! `spank_sgpu_env` on real daemons: where rank 0 listens.
 
 use harness::{Builder, Cluster, Plugins, Release, User};
-use suites::on_each_release;
+use suites::on_each_spank_release;
 
 fn two_nodes(release: Release) -> Builder {
     Cluster::builder(release)
@@ -56,7 +56,7 @@ fn by_rule(step: &Step, first: u64) -> u64 {
 
 #[test]
 fn a_port_that_slurm_has_reserved_is_taken() {
-    on_each_release(|release| {
+    on_each_spank_release(|release| {
         let cluster = two_nodes(release)
             .slurm_conf_extra("MpiParams=ports=12001-12099")
             .start()
@@ -81,7 +81,7 @@ fn a_port_that_slurm_has_reserved_is_taken() {
 /// On all nodes alike: the range ends where the kernel or srun begin.
 #[test]
 fn the_default_range_moves_off_the_kernels_ports_and_sruns() {
-    on_each_release(|release| {
+    on_each_spank_release(|release| {
         let cluster = two_nodes(release)
             .slurm_conf_extra("Include ports.conf")
             .etc_slurm("ports.conf", "SrunPortRange=61000-62999\n")

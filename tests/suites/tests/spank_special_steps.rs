@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use harness::{Builder, Cluster, Plugins, Release, User};
-use suites::{on_each_release, scenarios};
+use harness::{Builder, Cluster, Release, User};
+use suites::{gpus, on_each_spank_release, scenarios};
 
 const PLUGSTACK: &str = "\
 required /opt/sgpu/plugins/spank_sgpu_env.so profile=torch
@@ -18,13 +18,10 @@ echo "$1 $(env | grep -cE '^(MASTER_|RANK=|WORLD_SIZE=|LOCAL_|NODE_RANK=|SGPU_|O
 
 /// All GPUs are beside CPU 0, a socket to Slurm, so that who is bound has less than the machine.
 fn node(release: Release) -> Builder {
-    Cluster::builder(release)
+    let board = Cluster::builder(release)
         .scenario(scenarios::all_near("4xt4", 4, "0"))
-        .cpus_hwloc("pack:2 numa:1 core:1 pu:1")
-        .plugins(Plugins::Ours)
-        .gres_conf("AutoDetect=nvml")
-        .node_gres("gpu:4")
-        .etc_slurm("plugstack.conf", PLUGSTACK)
+        .cpus_hwloc("pack:2 numa:1 core:1 pu:1");
+    gpus::of_the_board(board, release, 4).etc_slurm("plugstack.conf", PLUGSTACK)
 }
 
 /// Puts the script into alice's home, and gives what a step's task finds of ours, and where anybody may run whom
@@ -46,7 +43,7 @@ fn prepare(cluster: &Cluster) -> String {
 
 #[test]
 fn a_batch_script_is_no_rank_and_its_steps_are() {
-    on_each_release(|release| {
+    on_each_spank_release(|release| {
         let cluster = node(release).start().unwrap();
         let plain = prepare(&cluster);
         let script = "sh look batch\nsrun -n2 sh look step\n";
@@ -69,7 +66,7 @@ fn a_batch_script_is_no_rank_and_its_steps_are() {
 
 #[test]
 fn an_interactive_step_is_no_rank() {
-    on_each_release(|release| {
+    on_each_spank_release(|release| {
         let cluster = node(release)
             .slurm_conf_extra(
                 "LaunchParameters=use_interactive_step\n\
@@ -95,7 +92,7 @@ fn an_interactive_step_is_no_rank() {
 
 #[test]
 fn the_external_step_is_no_rank() {
-    on_each_release(|release| {
+    on_each_spank_release(|release| {
         let cluster = node(release)
             .slurm_conf_extra("PrologFlags=Contain")
             .start()
