@@ -9,28 +9,34 @@ use suites::initramfs::Archive;
 
 const GUEST: &str = env!("CARGO_BIN_EXE_numa-guest");
 
-/// Node n has CPUs 2n and 2n + 1. Devices 0x21, 0x41, 0x61 and 0x81 are on nodes 3, 1, 2 and 0; of the device
+/// Node n has CPUs 4n to 4n + 3: two cores of two threads each, 4n and 4n + 1 the first. Devices 0x21, 0x41, 0x61 and 0x81 are on nodes 3, 1, 2 and 0; of the device
 /// below pcie.0 the firmware tells no node.
 const PLACES: [u32; 4] = [3, 1, 2, 0];
 
-const CASES: [(&str, &str); 10] = [
+/// Eight GPUs, two at each of the places, as on a board with several nodes a socket.
+const EIGHT: &str = "0000:21:00.0,0000:41:00.0,0000:61:00.0,0000:81:00.0,\
+                     0000:21:00.0,0000:41:00.0,0000:61:00.0,0000:81:00.0";
+
+const CASES: [(&str, &str); 12] = [
     // name, then mode|memory|task|tasks|CPUs granted|GPUs
-    ("closest", "closest|local|0|1|0-7|0000:21:00.0"),
-    ("preferred", "closest|preferred|0|1|0-7|0000:41:00.0"),
-    ("bind", "node|bind|0|1|0-7|0000:61:00.0"),
-    ("two", "closest|bind|0|1|0-7|0000:21:00.0,0000:41:00.0"),
+    ("closest", "closest|local|0|1|0-15|0000:21:00.0"),
+    ("preferred", "closest|preferred|0|1|0-15|0000:41:00.0"),
+    ("bind", "node|bind|0|1|0-15|0000:61:00.0"),
+    ("two", "closest|bind|0|1|0-15|0000:21:00.0,0000:41:00.0"),
     (
         "two preferred",
-        "closest|preferred|0|1|0-7|0000:21:00.0,0000:41:00.0",
+        "closest|preferred|0|1|0-15|0000:21:00.0,0000:41:00.0",
     ),
-    ("first half", "closest|bind|0|2|0-7|0000:61:00.0"),
-    ("second half", "closest|bind|1|2|0-7|0000:61:00.0"),
+    ("first half", "closest|bind|0|2|0-15|0000:61:00.0"),
+    ("second half", "closest|bind|1|2|0-15|0000:61:00.0"),
     (
         "second task",
-        "closest|preferred|1|4|0-7|0000:21:00.0,0000:41:00.0,0000:61:00.0,0000:81:00.0",
+        "closest|preferred|1|4|0-15|0000:21:00.0,0000:41:00.0,0000:61:00.0,0000:81:00.0",
     ),
-    ("far", "closest|bind|0|1|0-1|0000:21:00.0"),
-    ("nowhere", "closest|bind|0|1|0-7|0000:00:05.0"),
+    ("far", "closest|bind|0|1|0-3|0000:21:00.0"),
+    ("nowhere", "closest|bind|0|1|0-15|0000:00:05.0"),
+    ("first of eight", "closest|bind|0|8|0-15|EIGHT"),
+    ("fifth of eight", "closest|bind|4|8|0-15|EIGHT"),
 ];
 
 /// Where `cargo xtask test` puts Debian's cloud kernel.
@@ -56,7 +62,7 @@ fn initramfs() -> Vec<u8> {
         archive.file(library, &std::fs::read(library).unwrap());
     }
     archive.file("/init", &std::fs::read(GUEST).unwrap());
-    let cases = CASES.map(|(name, case)| format!("{name}|{case}\n"));
+    let cases = CASES.map(|(name, case)| format!("{name}|{}\n", case.replace("EIGHT", EIGHT)));
     archive.file("/cases", cases.concat().as_bytes());
     archive.finish()
 }
@@ -71,7 +77,7 @@ fn qemu(initramfs: &Path) -> Command {
         "-cpu",
         "max",
     ])
-    .args(["-smp", "8,sockets=4,cores=2,threads=1", "-m", "1024"])
+    .args(["-smp", "16,sockets=4,cores=2,threads=2", "-m", "1024"])
     .args([
         "-nodefaults",
         "-display",
@@ -81,7 +87,7 @@ fn qemu(initramfs: &Path) -> Command {
         "stdio",
     ]);
     for node in 0..4 {
-        let (low, high) = (2 * node, 2 * node + 1);
+        let (low, high) = (4 * node, 4 * node + 3);
         qemu.args([
             "-object",
             &format!("memory-backend-ram,id=m{node},size=256M"),
@@ -136,44 +142,57 @@ fn cpus_and_memory_are_those_of_the_gpus_nodes() {
     for (name, report, cpus, memory) in [
         (
             "closest",
-            "closest gpus=0 cpus=6-7 mem=local",
-            "6-7",
+            "closest gpus=0 cpus=12-15 mem=local",
+            "12-15",
             "default N3=2048",
         ),
         (
             "preferred",
-            "closest gpus=0 cpus=2-3 mem=preferred:1",
-            "2-3",
+            "closest gpus=0 cpus=4-7 mem=preferred:1",
+            "4-7",
             "prefer:1 N1=2048",
         ),
         (
             "bind",
-            "node gpus=0 cpus=4-5 mem=bind:2",
-            "4-5",
+            "node gpus=0 cpus=8-11 mem=bind:2",
+            "8-11",
             "bind:2 N2=2048",
         ),
         (
             "first half",
-            "closest gpus=0 cpus=4 mem=bind:2",
-            "4",
+            "closest gpus=0 cpus=8-9 mem=bind:2",
+            "8-9",
             "bind:2 N2=2048",
         ),
         (
             "second half",
-            "closest gpus=0 cpus=5 mem=bind:2",
-            "5",
+            "closest gpus=0 cpus=10-11 mem=bind:2",
+            "10-11",
             "bind:2 N2=2048",
         ),
         (
             "second task",
-            "closest gpus=1 cpus=2-3 mem=preferred:1",
-            "2-3",
+            "closest gpus=1 cpus=4-7 mem=preferred:1",
+            "4-7",
             "prefer:1 N1=2048",
+        ),
+        // The threads of a core stay together.
+        (
+            "first of eight",
+            "closest gpus=0 cpus=12-13 mem=bind:3",
+            "12-13",
+            "bind:3 N3=2048",
+        ),
+        (
+            "fifth of eight",
+            "closest gpus=4 cpus=14-15 mem=bind:3",
+            "14-15",
+            "bind:3 N3=2048",
         ),
         (
             "far",
-            "none: no CPU of 0-1 is near GPU 0 (CPUs 6-7)",
-            "0-1",
+            "none: no CPU of 0-3 is near GPU 0 (CPUs 12-15)",
+            "0-3",
             "default N0=2048",
         ),
     ] {
@@ -185,8 +204,8 @@ fn cpus_and_memory_are_those_of_the_gpus_nodes() {
         ("two preferred", "preferred:1,3", "prefer N"),
     ] {
         let two = &told[name];
-        let report = format!("closest gpus=0,1 cpus=2-3,6-7 mem={memory}");
-        assert_eq!(two[..2], [report.as_str(), "2-3,6-7"], "{name}: {text}");
+        let report = format!("closest gpus=0,1 cpus=4-7,12-15 mem={memory}");
+        assert_eq!(two[..2], [report.as_str(), "4-7,12-15"], "{name}: {text}");
         assert!(two[2].starts_with(policy), "{two:?}");
         assert!(
             !two[2].contains("N0=") && !two[2].contains("N2="),
@@ -198,7 +217,7 @@ fn cpus_and_memory_are_those_of_the_gpus_nodes() {
         nowhere[..2],
         [
             "none: the kernel knows no NUMA node of GPU 0 (0000:00:05.0)",
-            "0-7"
+            "0-15"
         ]
     );
     assert!(nowhere[2].starts_with("default "), "{nowhere:?}");

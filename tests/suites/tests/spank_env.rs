@@ -270,16 +270,16 @@ fn what_the_user_sets_is_the_users() {
         assert_eq!(said.stderr.matches("MASTER_ADDR").count(), 1, "{said}");
         assert!(!said.stderr.contains("error"), "{said}");
 
-        let said = srun_with(&cluster, &[("RANK", "1")], words).ok().unwrap();
-        for vars in tasks(&said.stdout).values() {
-            assert_eq!(get(vars, "RANK"), "1");
-            assert_eq!(vars.len(), 2, "{vars:?}");
+        // Right for one of the tasks, or for none.
+        for rank in ["1", "7"] {
+            let said = srun_with(&cluster, &[("RANK", rank)], words).ok().unwrap();
+            for vars in tasks(&said.stdout).values() {
+                assert_eq!(get(vars, "RANK"), rank);
+                assert_eq!(vars.len(), 2, "{vars:?}");
+            }
+            let notice = format!("RANK={rank} is set already");
+            assert_eq!(said.stderr.matches(&notice).count(), 1, "{said}");
         }
-        assert_eq!(
-            said.stderr.matches("RANK=1 is set already").count(),
-            1,
-            "{said}"
-        );
 
         let forced = &["-N2", "--dist-env", "--dist-force"];
         let env = &[("RANK", "7"), ("MASTER_ADDR", "10.9.8.7")];
@@ -433,6 +433,12 @@ fn gpus_are_counted_and_never_chosen() {
         let (found, _) = sees(&["-n4", "--gpus-per-node=8", "--dist-env=jax"]);
         assert_eq!(get(&found[&1], "gpus"), eight);
         assert_eq!(get(&found[&1], "ids"), "2,3", "{found:?}");
+        let (found, _) = sees(&["-n8", "--gpus-per-node=8", "--dist-env=jax"]);
+        assert_eq!(get(&found[&5], "ids"), "5", "{found:?}");
+        let (found, _) = sees(&["-n8", "--gpus-per-node=4", "--dist-env=jax"]);
+        assert_eq!(get(&found[&6], "ids"), "2", "{found:?}");
+        let (found, _) = sees(&["-n1", "--gpus-per-node=4", "--dist-env=jax"]);
+        assert_eq!(get(&found[&0], "ids"), "0,1,2,3", "{found:?}");
         let (found, _) = sees(&["-n1", "--gpus-per-node=8", "--dist-env=torchrun"]);
         assert_eq!(get(&found[&0], "each"), "8");
         let (found, told) = sees(&["-n4", "--gpus-per-task=1", "--dist-env=jax"]);
@@ -470,6 +476,37 @@ fn a_wrong_value_is_refused_and_help_shows_the_options() {
         for option in ["--dist-env=profile", "--dist-port=port", "--dist-force"] {
             assert!(help.contains(option), "{option}: {help}");
         }
+        cluster.stop().unwrap();
+    });
+}
+
+/// The build that panics in every hook: jobs run as if there were no plugin.
+#[test]
+fn a_panic_in_every_hook_fails_no_job() {
+    on_each_release(|release| {
+        let cluster = with(release, 1, "")
+            .allow_log("internal fault .*: this is the fault build")
+            .start()
+            .unwrap();
+        let fault = harness::dist()
+            .join(format!("{}-fault", cluster.version()))
+            .join("spank_sgpu_env.so");
+        std::fs::copy(fault, cluster.opt().join("fault.so")).unwrap();
+        cluster
+            .write_etc(
+                "plugstack.conf",
+                "required /opt/sgpu/fault.so profile=torch\n",
+            )
+            .unwrap();
+        let said = srun_with(&cluster, &[], &["-n2"]).ok().unwrap();
+        let found = tasks(&said.stdout);
+        assert_eq!(found.len(), 2, "{said}");
+        found.values().for_each(has_nothing);
+        let log = cluster.slurmd_log(cluster.node(1));
+        let lines = log
+            .matches("slurm_spank_task_init: internal fault 1")
+            .count();
+        assert_eq!(lines, 2, "one for each task: {log}");
         cluster.stop().unwrap();
     });
 }

@@ -73,6 +73,46 @@ fn eight_tasks_on_nps4_get_disjoint_halves_of_their_gpus_nodes() {
     );
 }
 
+/// The same where Slurm has given each task 16 CPUs of its own: 8 nodes of 8 cores, two threads each, of which
+/// node k has CPUs 8k to 8k + 7 and 64 more than each, and task k those of node k. Two GPUs are on each of four
+/// nodes, side by side or not.
+#[test]
+fn eight_tasks_of_16_cpus_on_nps4() {
+    let halves = [
+        "24-27,88-91",
+        "28-31,92-95",
+        "8-11,72-75",
+        "12-15,76-79",
+        "56-59,120-123",
+        "60-63,124-127",
+        "40-43,104-107",
+        "44-47,108-111",
+    ];
+    for (nodes, places) in [
+        ([3, 3, 1, 1, 7, 7, 5, 5], [0, 1, 2, 3, 4, 5, 6, 7]),
+        ([3, 1, 7, 5, 3, 1, 7, 5], [0, 2, 4, 6, 1, 3, 5, 7]),
+    ] {
+        let host = nodes
+            .into_iter()
+            .fold(Machine::new(8, 8, 2, 2), Machine::gpu)
+            .host(BindMode::Closest);
+        let masks: Vec<String> = (0..8)
+            .map(|node| format!("{:#034x}", (0xff_u128 << 64 | 0xff) << (8 * node)))
+            .collect();
+        for id in 0..8 {
+            let (low, high) = (8 * id, 64 + 8 * id);
+            let own = format!("{low}-{},{high}-{}", low + 7, high + 7);
+            let mut task = task(id, 8, &own, "0,1,2,3,4,5,6,7");
+            task.own.cpu_bind_type = Some("mask_cpu:".into());
+            task.own.cpu_bind_list = Some(masks.join(","));
+            let bound = decide(&host, &closest(), &task).unwrap();
+            assert_eq!(bound.gpus, [id]);
+            let place: usize = places[id as usize];
+            assert_eq!(bound.cpus.to_string(), halves[place], "{nodes:?} {id}");
+        }
+    }
+}
+
 /// task/affinity has given task k CPUs 16k to 16k + 15: near its GPU for nobody but by chance. All of the
 /// step's CPUs are dealt out anew.
 #[test]
