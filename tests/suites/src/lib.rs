@@ -8,6 +8,7 @@ pub mod jobs;
 pub mod plugins;
 pub mod sacct;
 pub mod sandbox;
+pub mod sealed;
 pub mod training;
 
 use std::time::Duration;

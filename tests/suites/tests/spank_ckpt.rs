@@ -1,10 +1,10 @@
 //! `--checkpoint-signal` and `sgpu-ckpt` on real clusters.
 
-use std::process::Command;
 use std::time::Duration;
 
-use harness::{Builder, Cluster, JobId, Output, Plugins, Release, Root, User};
+use harness::{Builder, Cluster, JobId, Output, Plugins, Release, User};
 use suites::on_each_release;
+use suites::sealed::Sealed;
 
 /// A program that checkpoints: each signal that it and its data loaders get is a line of `log`, with the
 /// time. It ends with code 0 when a file `stop` appears.
@@ -379,63 +379,12 @@ fn a_preempted_job_is_told_and_knows_its_restarts() {
     });
 }
 
-/// A container plugin in front of ours: what the host has in /opt is not to be seen in the task.
-const BOX: &str = r#"
-#include <slurm/spank.h>
-#include <unistd.h>
-SPANK_PLUGIN(box, 1);
-int slurm_spank_task_init(spank_t sp, int ac, char **av) {
-    if (chroot("/tmp/box") || chdir("/home/alice"))
-        slurm_error("box: %m");
-    return 0;
-}
-"#;
-
-/// The box: the machine's folders, without /opt, and without /proc if so.
-const MAKE_BOX: &str = r#"
-set -e
-mkdir -p -m 1777 /tmp/box/tmp
-for folder in usr etc home dev "$@"; do
-    mkdir -p /tmp/box/$folder
-    mount --rbind /$folder /tmp/box/$folder
-done
-for link in bin sbin lib lib64; do ln -s usr/$link /tmp/box/$link; done
-"#;
-
 #[test]
 fn a_container_hides_no_relay() {
     on_each_release(|release| {
         for folders in [&["proc"][..], &[]] {
             let cluster = cluster(release);
-            let source = cluster.opt().join("box.c");
-            std::fs::write(&source, BOX).unwrap();
-            let include = Root::open(release).unwrap().path().join("usr/include");
-            let cc = Command::new("cc")
-                .args(["-shared", "-fPIC", "-w", "-I"])
-                .arg(include)
-                .arg("-o")
-                .args([cluster.opt().join("box.so"), source])
-                .status()
-                .unwrap();
-            assert!(cc.success());
-            // Steps read it anew.
-            cluster
-                .write_etc(
-                    "plugstack.conf",
-                    &format!("required /opt/sgpu/box.so\n{PLUGSTACK}"),
-                )
-                .unwrap();
-            let words = [&["-c", MAKE_BOX, "sh"], folders].concat();
-            let node = cluster.node(1).to_owned();
-            cluster
-                .command("sh")
-                .args(&words)
-                .on(&node)
-                .run()
-                .unwrap()
-                .ok()
-                .unwrap();
-            // chroot is root's.
+            let sealed = Sealed::new(&cluster, release, PLUGSTACK, folders);
             let mut srun = cluster
                 .command("srun")
                 .args(["--checkpoint-signal=USR1@30,file", "-J", "boxed"])
@@ -460,9 +409,7 @@ fn a_container_hides_no_relay() {
             }
             let ended = srun.wait().unwrap();
             assert_eq!(ended.code(), Some(6));
-            let unmount = "for folder in /tmp/box/*; do umount -lR $folder; done; true";
-            let clean = cluster.command("sh").args(["-c", unmount]).on(&node);
-            clean.run().unwrap().ok().unwrap();
+            sealed.open();
             cluster.stop().unwrap();
         }
     });
