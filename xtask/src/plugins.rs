@@ -90,10 +90,11 @@ pub(crate) const PROGRAMS: [Program; 2] = [
         folder: "lib/slurm",
         is_static: true,
     },
+    // Its plugin looks for it beside itself, and there.
     Program {
         package: "sgpu-ckpt",
         folder: "bin",
-        is_static: false,
+        is_static: true,
     },
 ];
 

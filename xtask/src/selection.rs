@@ -19,12 +19,13 @@ pub(crate) const LOADER: &str = "loader";
 /// The suites that load the plugins which panic in every hook.
 pub(crate) const FAULTY: [&str; 2] = [LOADER, "spank_faults"];
 /// The suites of SPANK plugins. Where only these are built, no others run.
-const SPANK: [&str; 10] = [
+const SPANK: [&str; 11] = [
     "abi",
     LOADER,
     "spank_bind",
     "spank_bind_nodes",
     "spank_ckpt",
+    "spank_ckpt_marks",
     "spank_containers",
     "spank_env",
     "spank_env_ports",

@@ -142,12 +142,52 @@ impl Spank<'_> {
         self.number(spank_item::S_TASK_ID)
     }
 
+    /// The task's number among all of the step's, in the hooks of a task; of a heterogeneous step's, among its
+    /// component's.
+    ///
+    /// # Errors
+    /// As [`job_id`](Self::job_id).
+    pub fn global_task_id(&self) -> Result<u32, SpankError> {
+        self.number(spank_item::S_TASK_GLOBAL_ID)
+    }
+
     /// Who runs the job.
     ///
     /// # Errors
     /// As [`job_id`](Self::job_id).
     pub fn user(&self) -> Result<u32, SpankError> {
         self.number(spank_item::S_JOB_UID)
+    }
+
+    /// The job's group.
+    ///
+    /// # Errors
+    /// As [`job_id`](Self::job_id).
+    pub fn group(&self) -> Result<u32, SpankError> {
+        self.number(spank_item::S_JOB_GID)
+    }
+
+    /// The job's further groups.
+    ///
+    /// # Errors
+    /// As [`job_id`](Self::job_id).
+    pub fn further_groups(&self) -> Result<Vec<u32>, SpankError> {
+        let (mut groups, mut count) = (std::ptr::null_mut::<u32>(), 0 as c_int);
+        // SAFETY: the running hook's handle; the item stores an array of gid_t, 32 bits each, and its length.
+        check(unsafe {
+            public::spank_get_item(
+                self.raw,
+                spank_item::S_JOB_SUPPLEMENTARY_GIDS,
+                &raw mut groups,
+                &raw mut count,
+            )
+        })?;
+        let count = usize::try_from(count).unwrap_or(0);
+        if groups.is_null() {
+            return Ok(Vec::new());
+        }
+        // SAFETY: Slurm's array of that length, live during the hook.
+        Ok(unsafe { std::slice::from_raw_parts(groups, count) }.to_vec())
     }
 
     /// A number of 32 bits: all items above are that (`slurm/spank.h`, `spank_item`).

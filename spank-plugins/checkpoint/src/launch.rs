@@ -5,17 +5,22 @@ use std::ffi::{CString, c_char};
 use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 
 use slurm_plugin::log;
 use slurm_plugin::spank::Spank;
 use spank_core::checkpoint::orders::{END, Orders};
 
-/// Has the task run under a relay.
+/// Has the task run under a relay, which takes the lifeline with it.
 ///
 /// # Errors
 /// When it does not: the task runs without.
-pub(crate) fn launch(spank: &Spank<'_>, relay: File, orders: Orders) -> Result<(), String> {
+pub(crate) fn launch(
+    spank: &Spank<'_>,
+    relay: File,
+    orders: Orders,
+    lifeline: Option<OwnedFd>,
+) -> Result<(), String> {
     // Slurm starts the task by path, after this plugin's last word; a container may have no /proc.
     let path = format!("/proc/self/fd/{}", relay.as_raw_fd());
     let words = orders.words();
@@ -31,16 +36,20 @@ pub(crate) fn launch(spank: &Spank<'_>, relay: File, orders: Orders) -> Result<(
         Some(Ok(())) => {
             // Open until the task's execve, which closes it.
             let _ = ManuallyDrop::new(relay);
+            if let Some(lifeline) = lifeline {
+                hand_on(&lifeline);
+                let _ = ManuallyDrop::new(lifeline);
+            }
             Ok(())
         }
         Some(Err(error)) => Err(error.to_string()),
-        None => as_parent(&relay, orders).map_err(|error| format!("no relay: {error}")),
+        None => as_parent(&relay, orders, lifeline).map_err(|error| format!("no relay: {error}")),
     }
 }
 
 /// Forks. The child goes on as the task at once; this process, which slurmstepd knows as the task, becomes the
 /// relay.
-fn as_parent(relay: &File, mut orders: Orders) -> io::Result<()> {
+fn as_parent(relay: &File, mut orders: Orders, lifeline: Option<OwnedFd>) -> io::Result<()> {
     let blocked = block_all();
     // SAFETY: this process has one thread: slurmstepd forked it for the task. The child goes on in it as the
     // parent would have.
@@ -51,11 +60,16 @@ fn as_parent(relay: &File, mut orders: Orders) -> io::Result<()> {
             Err(error)
         }
         0 => {
+            // The relay's alone.
+            drop(lifeline);
             block(blocked);
             Ok(())
         }
         child => {
             orders.child = Some(child);
+            if let Some(lifeline) = &lifeline {
+                hand_on(lifeline);
+            }
             let error = exec(relay.as_raw_fd(), &orders.words());
             log::error(format_args!(
                 "no relay: {error}: signals are passed on, and no more"
@@ -63,6 +77,12 @@ fn as_parent(relay: &File, mut orders: Orders) -> io::Result<()> {
             stand_in(child)
         }
     }
+}
+
+/// Leaves a descriptor to the program that this process becomes.
+fn hand_on(fd: &OwnedFd) {
+    // SAFETY: takes numbers.
+    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0) };
 }
 
 /// Where the relay cannot start, with all signals blocked: passes them on to the task, and ends with its exit

@@ -2,7 +2,8 @@
 //!
 //! Each task gets a parent of ours, `sgpu-sigrelay`, which does the telling; what it may do is in
 //! `spank_core::checkpoint`. It is opened while root's own files are in sight and started by descriptor, so
-//! that a plugin which puts the task into a container does not hide it.
+//! that a plugin which puts the task into a container does not hide it. Such a task's checkpoints are marked by
+//! `sgpu-ckpt serve`, outside of the container.
 #![cfg(slurm_public)]
 #![cfg_attr(
     not(test),
@@ -16,8 +17,10 @@
 )]
 
 mod end_time;
+mod fds;
 mod flag;
 mod launch;
+mod marks;
 mod settings;
 mod task;
 

@@ -9,6 +9,8 @@ use spank_core::checkpoint::request::{self, Request};
 
 /// The relay's name, beside the plugin unless the site says otherwise.
 const RELAY: &str = "sgpu-sigrelay";
+/// The program that marks checkpoints, beside the relay or beside the plugin.
+const CKPT: &str = "sgpu-ckpt";
 
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
@@ -16,6 +18,8 @@ pub(crate) struct Settings {
     pub(crate) default: Option<Request>,
     /// The relay.
     pub(crate) relay: PathBuf,
+    /// Where `sgpu-ckpt` may lie.
+    pub(crate) ckpt: [PathBuf; 2],
 }
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
@@ -54,9 +58,14 @@ pub(crate) fn read(arguments: &[String]) {
         .flatten();
     let relay = relay
         .or(section.relay)
-        .map_or_else(beside_the_plugin, PathBuf::from);
+        .map_or_else(|| beside_the_plugin(RELAY), PathBuf::from);
+    let ckpt = [relay.with_file_name(CKPT), beside_the_plugin(CKPT)];
     // A second call is a second load, with the same words.
-    let _ = SETTINGS.set(Settings { default, relay });
+    let _ = SETTINGS.set(Settings {
+        default,
+        relay,
+        ckpt,
+    });
 }
 
 /// This node's name, as far as the first dot.
@@ -65,15 +74,15 @@ fn node() -> String {
     name.trim().split('.').next().unwrap_or_default().to_owned()
 }
 
-fn beside_the_plugin() -> PathBuf {
+fn beside_the_plugin(name: &str) -> PathBuf {
     // SAFETY: all zero is a value of the struct: NULL pointers.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: an address within this library; the struct is ours.
     let found = unsafe { libc::dladdr((&raw const SETTINGS).cast(), &raw mut info) };
     if found == 0 || info.dli_fname.is_null() {
-        return PathBuf::from(RELAY);
+        return PathBuf::from(name);
     }
     // SAFETY: the dynamic linker's own text of this library's path, which lives as long as it is loaded.
     let own = unsafe { CStr::from_ptr(info.dli_fname) }.to_string_lossy();
-    Path::new(own.as_ref()).with_file_name(RELAY)
+    Path::new(own.as_ref()).with_file_name(name)
 }

@@ -1,6 +1,7 @@
 //! What is done for each task.
 
 use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Mutex;
@@ -8,10 +9,11 @@ use std::sync::PoisonError;
 
 use slurm_plugin::log;
 use slurm_plugin::spank::{Overwrite, Spank};
+use spank_core::checkpoint::marks::VARIABLE;
 use spank_core::checkpoint::orders::Orders;
 use spank_core::checkpoint::request::{self, Request};
 
-use crate::{OPTIONS, end_time, flag, launch, settings};
+use crate::{OPTIONS, end_time, fds, flag, launch, marks, settings};
 
 /// Slurm's step of nothing but a job's outer container, and that of `salloc`'s shell (`slurm/slurm.h`).
 const UNSIGNALLED_STEPS: [u32; 2] = [0xffff_fffc, 0xffff_fffa];
@@ -28,15 +30,25 @@ pub(crate) fn before_all(spank: &Spank<'_>) {
 
 /// In the task's process, as root.
 pub(crate) fn as_root(spank: &Spank<'_>) {
+    // One of the batch script's is not this step's.
+    let _ = spank.unsetenv(VARIABLE);
     let (Some(_), Some(settings)) = (wanted(spank), settings::get()) else {
         return;
     };
+    if second() {
+        return;
+    }
     let opened = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_PATH | libc::O_CLOEXEC)
         .open(&settings.relay);
     match opened {
-        Ok(file) => *RELAY.lock().unwrap_or_else(PoisonError::into_inner) = Some(file),
+        Ok(file) => {
+            // Where slurmstepd puts the task's standard input and output it would be gone.
+            let file = fds::above_standard(file.into()).map(File::from).ok();
+            *RELAY.lock().unwrap_or_else(PoisonError::into_inner) = file;
+            marks::prepare(spank, &settings.ckpt);
+        }
         Err(error) => off(format_args!("{}: {error}", settings.relay.display())),
     }
 }
@@ -51,16 +63,34 @@ pub(crate) fn start(spank: &Spank<'_>) {
         return;
     };
     let file = request.file.then(|| flag_file(spank)).flatten();
+    let marks = marks::serve(spank);
     let orders = Orders {
         request,
         end_unix: end_time::get(spank),
         file,
         child: None,
+        lifeline: marks.as_ref().map(|marks| marks.lifeline.as_raw_fd()),
     };
     environment(spank, &orders);
-    if let Err(error) = launch::launch(spank, relay, orders) {
+    let lifeline = marks.map(|marks| {
+        set(spank, VARIABLE, &marks.place);
+        marks.lifeline
+    });
+    if let Err(error) = launch::launch(spank, relay, orders, lifeline) {
+        let _ = spank.unsetenv(VARIABLE);
         off(error);
     }
+}
+
+/// Whether another copy of this plugin has been here: one relay is enough, and a second is closed by the start of
+/// the first. Told by a variable of this process alone, which the task does not get.
+#[expect(clippy::disallowed_methods, reason = "a process with one thread")]
+fn second() -> bool {
+    const TAKEN: &str = "SGPU_CKPT_TAKEN";
+    let taken = std::env::var_os(TAKEN).is_some();
+    // SAFETY: this process has one thread: slurmstepd forked it for the task.
+    unsafe { std::env::set_var(TAKEN, "1") };
+    taken
 }
 
 fn off(why: impl std::fmt::Display) {
@@ -100,11 +130,7 @@ fn flag_file(spank: &Spank<'_>) -> Option<String> {
 }
 
 fn environment(spank: &Spank<'_>, orders: &Orders) {
-    let set = |name, value: &str| {
-        if let Err(error) = spank.setenv(name, value, Overwrite::Replace) {
-            log::error(format_args!("{name}: {error}"));
-        }
-    };
+    let set = |name, value: &str| set(spank, name, value);
     set("SGPU_CKPT_SIGNAL", &orders.request.forward.to_string());
     set(
         "SGPU_CKPT_GRACE",
@@ -116,6 +142,12 @@ fn environment(spank: &Spank<'_>, orders: &Orders) {
         None => drop(spank.unsetenv("SGPU_CKPT_FILE")),
     }
     set("SGPU_RESTART_COUNT", &restarts(spank).to_string());
+}
+
+fn set(spank: &Spank<'_>, name: &str, value: &str) {
+    if let Err(error) = spank.setenv(name, value, Overwrite::Replace) {
+        log::error(format_args!("{name}: {error}"));
+    }
 }
 
 /// How often the job was requeued. Slurm's own number is 0 in the steps that srun makes; those have the batch

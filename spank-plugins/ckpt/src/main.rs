@@ -8,7 +8,10 @@
     clippy::arithmetic_side_effects
 )]
 
+mod ask;
 mod mark;
+mod peer;
+mod serve;
 mod slurm;
 
 use std::process::ExitCode;
@@ -26,6 +29,9 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Mark(mark::Args),
+    /// Mark for a task that is in a container. Slurm's plugin spank_sgpu_ckpt starts it, nobody else.
+    #[command(hide = true)]
+    Serve,
 }
 
 /// Why nothing was done.
@@ -36,8 +42,11 @@ pub(crate) struct Failure {
 }
 
 fn main() -> ExitCode {
-    let Command::Mark(args) = Cli::parse().command;
-    match mark::run(&args) {
+    let done = match Cli::parse().command {
+        Command::Mark(args) => mark::run(&args),
+        Command::Serve => serve::run(),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { code, why }) => {
             eprintln!("sgpu-ckpt: {why}");

@@ -58,6 +58,12 @@ fn run(words: &[&CStr]) -> i32 {
     let orders = texts
         .map_err(|error| error.to_string())
         .and_then(Orders::parse);
+    if let Ok(Orders {
+        lifeline: Some(fd), ..
+    }) = orders
+    {
+        sys::keep(fd);
+    }
     match (orders, command.is_empty()) {
         (Ok(orders), false) => match Task::start(command) {
             Ok(task) => watch::to_the_end(task, &orders),

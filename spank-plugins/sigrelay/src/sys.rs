@@ -117,6 +117,29 @@ pub(crate) fn wait(queue: &OwnedFd, milliseconds: Option<c_int>) {
     unsafe { libc::poll(&raw mut poll, 1, milliseconds.unwrap_or(-1)) };
 }
 
+/// Keeps a descriptor from the programs that this process starts.
+pub(crate) fn keep(fd: c_int) {
+    // SAFETY: takes numbers.
+    unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+}
+
+/// Ends what lives as long as the socket `fd`, whoever else may hold this end of it, and waits for that, but not
+/// long.
+pub(crate) fn let_go(fd: c_int) {
+    const LONGEST_MILLISECONDS: c_int = 200;
+    let mut poll = libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: numbers; one entry, ours.
+    unsafe {
+        if libc::shutdown(fd, libc::SHUT_WR) == 0 {
+            libc::poll(&raw mut poll, 1, LONGEST_MILLISECONDS);
+        }
+    }
+}
+
 /// Starts a program as a child that has these signals blocked, found as [`exec`] finds it.
 pub(crate) fn spawn(command: &[&CStr], blocked: Signals) -> io::Result<c_int> {
     let words = pointers(command);

@@ -42,6 +42,9 @@ pub(crate) fn to_the_end(task: Task, orders: &Orders) -> i32 {
     if let Some(flag) = &watch.flag {
         flag.remove();
     }
+    if let Some(lifeline) = orders.lifeline {
+        sys::let_go(lifeline);
+    }
     match ended {
         Ended::Exit(code) => code,
         Ended::Signal(signal) => {

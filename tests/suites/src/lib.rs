@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 pub mod c_plugin;
-pub mod container;
 pub mod elf;
 pub mod gpus;
 pub mod initramfs;
@@ -12,6 +11,7 @@ pub mod plugins;
 pub mod sacct;
 pub mod sandbox;
 pub mod scenarios;
+pub mod sealed;
 pub mod training;
 
 use std::time::Duration;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use harness::{Builder, Cluster, JobId, Output, Plugins, Release, User};
-use suites::{container, on_each_spank_release};
+use suites::on_each_spank_release;
+use suites::sealed::Sealed;
 
 /// A program that checkpoints: each signal that it and its data loaders get is a line of `log`, with the
 /// time. It ends with code 0 when a file `stop` appears.
@@ -386,11 +387,7 @@ fn a_container_hides_no_relay() {
             &["usr", "etc", "home", "dev"],
         ] {
             let cluster = cluster(release);
-            container::make(&cluster, release, folders);
-            // Steps read it anew.
-            let plugstack = format!("{}{PLUGSTACK}", container::LINE);
-            cluster.write_etc("plugstack.conf", &plugstack).unwrap();
-            // chroot is root's.
+            let sealed = Sealed::new(&cluster, release, PLUGSTACK, folders);
             let mut srun = cluster
                 .command("srun")
                 .args(["--checkpoint-signal=USR1@30,file", "-J", "boxed"])
@@ -415,7 +412,7 @@ fn a_container_hides_no_relay() {
             }
             let ended = srun.wait().unwrap();
             assert_eq!(ended.code(), Some(6));
-            container::remove(&cluster);
+            sealed.open();
             cluster.stop().unwrap();
         }
     });

@@ -2,7 +2,8 @@
 //! the node's files.
 
 use harness::{Builder, Cluster, Release};
-use suites::{container, gpus, on_each_spank_release};
+use suites::sealed::Sealed;
+use suites::{gpus, on_each_spank_release};
 
 const OURS: &str = "\
 required /opt/sgpu/plugins/spank_sgpu_env.so config=/opt/sgpu/site.toml
@@ -73,22 +74,19 @@ fn a_task_in_a_container_gets_what_one_outside_gets() {
             assert!(line.contains(sites), "{line}");
             assert_eq!(outside[2 + task], "graph /opt/sgpu/site.toml True");
         }
-        cluster
-            .write_etc("plugstack.conf", &format!("{}{OURS}", container::LINE))
-            .unwrap();
         for folders in [
             &["usr", "etc", "home", "proc", "sys", "dev"][..],
             &["usr", "etc", "home", "proc"],
             &["usr", "etc", "home"],
         ] {
-            container::make(&cluster, release, folders);
+            let sealed = Sealed::new(&cluster, release, OURS, folders);
             let (inside, told) = step(&cluster, &words);
             assert_eq!(inside[..2], outside[..2], "{folders:?}");
             // A file that the task would not find is not named to it.
             assert_eq!(inside[2..], ["graph None False"; 2], "{folders:?}");
             let notice = "NCCL_GRAPH_FILE=/opt/sgpu/site.toml";
             assert_eq!(told.matches(notice).count(), 1, "{told}");
-            container::remove(&cluster);
+            sealed.open();
         }
         cluster.stop().unwrap();
     });

@@ -479,34 +479,3 @@ fn a_wrong_value_is_refused_and_help_shows_the_options() {
         cluster.stop().unwrap();
     });
 }
-
-/// The build that panics in every hook: jobs run as if there were no plugin.
-#[test]
-fn a_panic_in_every_hook_fails_no_job() {
-    on_each_release(|release| {
-        let cluster = with(release, 1, "")
-            .allow_log("internal fault .*: this is the fault build")
-            .start()
-            .unwrap();
-        let fault = harness::dist()
-            .join(format!("{}-fault", cluster.version()))
-            .join("spank_sgpu_env.so");
-        std::fs::copy(fault, cluster.opt().join("fault.so")).unwrap();
-        cluster
-            .write_etc(
-                "plugstack.conf",
-                "required /opt/sgpu/fault.so profile=torch\n",
-            )
-            .unwrap();
-        let said = srun_with(&cluster, &[], &["-n2"]).ok().unwrap();
-        let found = tasks(&said.stdout);
-        assert_eq!(found.len(), 2, "{said}");
-        found.values().for_each(has_nothing);
-        let log = cluster.slurmd_log(cluster.node(1));
-        let lines = log
-            .matches("slurm_spank_task_init: internal fault 1")
-            .count();
-        assert_eq!(lines, 2, "one for each task: {log}");
-        cluster.stop().unwrap();
-    });
-}

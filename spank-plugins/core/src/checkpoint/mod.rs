@@ -6,10 +6,14 @@
 //! - [`target`]: which of a task's processes gets it;
 //! - [`comment`]: the mark of a written checkpoint in a job's Comment;
 //! - [`mark`]: when such a mark is written;
+//! - [`marks`]: how a mark gets out of a container;
+//! - [`cgroups`]: the control groups of a step, for a process of ours in it;
 //! - [`signal`]: signals by name.
 
+pub mod cgroups;
 pub mod comment;
 pub mod mark;
+pub mod marks;
 pub mod orders;
 pub mod relay;
 pub mod request;

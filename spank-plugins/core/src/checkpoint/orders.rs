@@ -17,6 +17,8 @@ pub struct Orders {
     pub file: Option<String>,
     /// The task runs already, as this child of the process that becomes the relay.
     pub child: Option<i32>,
+    /// The descriptor that `sgpu-ckpt serve` lives as long as.
+    pub lifeline: Option<i32>,
 }
 
 /// The word behind which the task's own command stands.
@@ -46,6 +48,7 @@ impl Orders {
         words.extend(self.end_unix.map(|end| format!("end={end}")));
         words.extend(self.file.as_ref().map(|file| format!("file={file}")));
         words.extend(self.child.map(|child| format!("child={child}")));
+        words.extend(self.lifeline.map(|fd| format!("lifeline={fd}")));
         words
     }
 
@@ -54,7 +57,8 @@ impl Orders {
     /// # Errors
     /// On a word that no plugin of this version writes.
     pub fn parse<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
-        let (mut request, mut end_unix, mut file, mut child) = (None, None, None, None);
+        let (mut request, mut end_unix, mut file) = (None, None, None);
+        let (mut child, mut lifeline) = (None, None);
         for word in words {
             let bad = || format!("{word:?} is not understood");
             match word.split_once('=') {
@@ -62,6 +66,7 @@ impl Orders {
                 Some(("end", time)) => end_unix = Some(time.parse().map_err(|_| bad())?),
                 Some(("file", path)) => file = Some(path.to_owned()),
                 Some(("child", pid)) => child = Some(pid.parse().map_err(|_| bad())?),
+                Some(("lifeline", fd)) => lifeline = Some(fd.parse().map_err(|_| bad())?),
                 _ => return Err(bad()),
             }
         }
@@ -74,6 +79,7 @@ impl Orders {
             end_unix,
             file,
             child,
+            lifeline,
         })
     }
 }
@@ -91,6 +97,7 @@ mod tests {
             end_unix: Some(1_800_000_000),
             file: Some("/tmp/a=b/flag".into()),
             child: Some(77),
+            lifeline: Some(9),
         };
         let words = orders.words();
         assert_eq!(
@@ -99,7 +106,8 @@ mod tests {
                 "signal=USR1@120,forward=USR2,scope=tree",
                 "end=1800000000",
                 "file=/tmp/a=b/flag",
-                "child=77"
+                "child=77",
+                "lifeline=9"
             ]
         );
         assert_eq!(Orders::parse(words.iter().map(String::as_str)), Ok(orders));

@@ -176,6 +176,7 @@ mod tests {
             end_unix: end,
             file: None,
             child: None,
+            lifeline: None,
         };
         Relay::new(&orders, 1000)
     }
