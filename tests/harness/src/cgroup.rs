@@ -32,13 +32,18 @@ fn walk(dir: &Path, prefix: &str, depth: u32, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Those of jobs: the daemons leave the nodes' own folders behind, but never a job's.
+/// Those of jobs with processes in them. Empty ones stay behind at times: the kernel calls a group busy for a while
+/// after its last process, and Slurm gives up after a few attempts (`common_cgroup_delete`).
 pub(crate) fn of_jobs(found: &[PathBuf]) -> Vec<&PathBuf> {
     found
         .iter()
         .filter(|path| {
             path.components()
                 .any(|part| is_job(&part.as_os_str().to_string_lossy()))
+        })
+        .filter(|path| {
+            let processes = fs::read_to_string(path.join("cgroup.procs"));
+            processes.is_ok_and(|processes| !processes.trim().is_empty())
         })
         .collect()
 }

@@ -78,7 +78,7 @@ impl Cluster {
         faults.extend(
             cgroup::of_jobs(&groups)
                 .iter()
-                .map(|path| format!("control group left behind: {}", path.display())),
+                .map(|path| format!("processes left in a control group: {}", path.display())),
         );
         {
             let allowed = self.allowed.lock().unwrap_or_else(PoisonError::into_inner);
