@@ -36,8 +36,17 @@ pub(crate) struct Marks {
 #[derive(Debug)]
 struct Outside {
     view: View,
+    waiter: libc::pid_t,
     listener: OwnedFd,
     marks: Marks,
+}
+
+impl Outside {
+    /// Ends the waiter.
+    fn dismiss(self) {
+        drop(self.marks.lifeline);
+        waiter::wait_gone(self.waiter);
+    }
 }
 
 static OUTSIDE: Mutex<Option<Outside>> = Mutex::new(None);
@@ -61,6 +70,7 @@ pub(crate) fn serve(spank: &Spank<'_>) -> Option<Marks> {
     // Of a heterogeneous step each component has a first task.
     let first = spank.getenv("SLURM_PROCID").as_deref() == Some("0");
     if !first || View::here().as_ref() == Some(&outside.view) {
+        outside.dismiss();
         return None;
     }
     let words = marks::environment(|name| spank.getenv(name)).join("\n");
@@ -71,6 +81,7 @@ pub(crate) fn serve(spank: &Spank<'_>) -> Option<Marks> {
         Ok(()) => Some(outside.marks),
         Err(error) => {
             log::debug(format_args!("no marks out of the container: {error}"));
+            outside.dismiss();
             None
         }
     }
@@ -82,16 +93,16 @@ fn start(spank: &Spank<'_>, programs: &[PathBuf]) -> Result<Outside, String> {
     let user = User::of(spank).map_err(|error| error.to_string())?;
     let (listener, name) = socket::bind().map_err(|error| error.to_string())?;
     let (lifeline, other) = socket::pair().map_err(|error| error.to_string())?;
-    Waiter {
+    let waiter = Waiter {
         lifeline: other,
         listener: &listener,
         program,
         user,
-    }
-    .start()
-    .map_err(|error| error.to_string())?;
+    };
+    let waiter = waiter.start(&lifeline).map_err(|error| error.to_string())?;
     Ok(Outside {
         view,
+        waiter,
         listener,
         marks: Marks {
             place: format!("@{name}"),

@@ -89,6 +89,24 @@ pub(super) fn send(socket: &OwnedFd, message: &[u8]) -> io::Result<()> {
     }
 }
 
+/// Takes a message of this length that is there.
+pub(super) fn receive(socket: &OwnedFd, message: &mut [u8]) -> io::Result<()> {
+    // SAFETY: our bytes, and their number.
+    let received = unsafe {
+        libc::recv(
+            socket.as_raw_fd(),
+            message.as_mut_ptr().cast(),
+            message.len(),
+            libc::MSG_DONTWAIT,
+        )
+    };
+    if usize::try_from(received) == Ok(message.len()) {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
 /// Takes a new descriptor.
 fn owned(fd: RawFd) -> io::Result<OwnedFd> {
     if fd < 0 {

@@ -9,9 +9,10 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
 
 use super::user::User;
-use super::{exec, groups};
+use super::{exec, groups, socket};
 
 /// Above those that [`Waiter::place`] fills.
 const FREE: RawFd = 10;
@@ -43,8 +44,8 @@ pub(super) struct Waiter<'s> {
 }
 
 impl Waiter<'_> {
-    /// Starts it, as a child of nobody's.
-    pub(super) fn start(self) -> io::Result<()> {
+    /// Starts it, as a child of nobody's, and gives its number. `own` is the other end of the lifeline.
+    pub(super) fn start(self, own: &OwnedFd) -> io::Result<libc::pid_t> {
         // SAFETY: takes no argument.
         let task = unsafe { libc::getpid() };
         // SAFETY: this process has one thread: slurmstepd forked it for the task.
@@ -57,9 +58,18 @@ impl Waiter<'_> {
                     drop(catch_unwind(AssertUnwindSafe(|| self.wait(task))));
                     end(1)
                 }
-                child => end(libc::c_int::from(child < 0)),
+                -1 => end(1),
+                waiter => {
+                    let told = socket::send(&self.lifeline, &waiter.to_ne_bytes());
+                    end(libc::c_int::from(told.is_err()))
+                }
             },
-            child => reap(child),
+            child => {
+                reap(child)?;
+                let mut number = [0; size_of::<libc::pid_t>()];
+                socket::receive(own, &mut number)?;
+                Ok(libc::pid_t::from_ne_bytes(number))
+            }
         }
     }
 
@@ -116,6 +126,22 @@ impl Waiter<'_> {
             }
         }
         close_all_others()
+    }
+}
+
+/// Waits until the waiter, which has been told to end, is no more, but not long. It may be in a control group that
+/// slurmstepd removes at the step's end, and cannot remove as long as somebody is in it.
+pub(super) fn wait_gone(waiter: libc::pid_t) {
+    const LONGEST: Duration = Duration::from_millis(200);
+    const BETWEEN: Duration = Duration::from_micros(100);
+    let begun = Instant::now();
+    while begun.elapsed() < LONGEST {
+        // SAFETY: takes numbers; no signal is sent.
+        let code = unsafe { libc::kill(waiter, 0) };
+        if code != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH) {
+            return;
+        }
+        std::thread::sleep(BETWEEN);
     }
 }
 
