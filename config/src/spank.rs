@@ -201,6 +201,9 @@ pub struct Checkpoint {
     pub relay: Option<String>,
     /// The shortest time between two marks of `sgpu-ckpt mark`, in seconds.
     pub mark_every_minimum: Option<u64>,
+    /// Whether `sgpu-ckpt mark` works in containers that have none of Slurm's commands: a process beside each
+    /// step's first task.
+    pub container_marks: Option<bool>,
 }
 
 impl Checkpoint {
@@ -211,6 +214,7 @@ impl Checkpoint {
             signal: self.signal.or(below.signal),
             relay: self.relay.or(below.relay),
             mark_every_minimum: self.mark_every_minimum.or(below.mark_every_minimum),
+            container_marks: self.container_marks.or(below.container_marks),
         }
     }
 }

@@ -5,11 +5,10 @@ use std::sync::OnceLock;
 
 use gpu::index_map::{self, IndexMap};
 use gpu::sysfs::Sysfs;
-use sgpu_config::{BindMode, Sections};
+use sgpu_config::BindMode;
 use slurm_plugin::log;
 use slurm_plugin::node_files::NodeFiles;
 use slurm_plugin::spank::{Context, Spank, context};
-use slurm_text::hostlist;
 use spank_core::bind::settings::Arguments;
 use spank_core::bind::{Host, Settings, StepVariables, driver};
 
@@ -42,10 +41,8 @@ pub(crate) fn prepare(spank: &Spank<'_>, words: &[String]) {
         return;
     }
     let arguments = Arguments::parse(words);
-    let site = arguments
-        .bind
-        .clone()
-        .over(sections(spank, &arguments).bind);
+    let sections = spank_site::sections(spank, arguments.config.as_deref());
+    let site = arguments.bind.over(sections.bind);
     let settings = Settings::new(&site, options::bind(), options::memory());
     if settings.mode == BindMode::Off {
         return;
@@ -68,32 +65,6 @@ pub(crate) fn prepare(spank: &Spank<'_>, words: &[String]) {
         variables,
         files: NodeFiles::hold(),
     });
-}
-
-/// sgpu.toml, for this node.
-fn sections(spank: &Spank<'_>, arguments: &Arguments) -> Sections {
-    let path = arguments
-        .config
-        .as_deref()
-        .unwrap_or(Path::new(sgpu_config::DEFAULT_PATH));
-    sgpu_config::read(path, &node_name(spank)).unwrap_or_else(|error| {
-        log::error(format_args!("{error}; no setting of it counts"));
-        Sections::default()
-    })
-}
-
-/// The node's name in Slurm, which need not be the host's: by its place in the step. `SLURMD_NODENAME` comes
-/// with the tasks.
-fn node_name(spank: &Spank<'_>) -> String {
-    let by_place = || {
-        let list = spank.getenv("SLURM_STEP_NODELIST")?;
-        let place = usize::try_from(spank.node_id().ok()?).ok()?;
-        hostlist::hosts(&list).ok()?.into_iter().nth(place)
-    };
-    by_place().unwrap_or_else(|| {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        host.trim().split('.').next().unwrap_or_default().to_owned()
-    })
 }
 
 /// The node's GPUs: the published map, or what the driver says.

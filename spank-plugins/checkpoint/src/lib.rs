@@ -76,7 +76,7 @@ fn init(spank: &Spank<'_>, arguments: &[String]) -> c_int {
         log::error(format_args!("--{}: {error}", name.to_string_lossy()));
     }
     if context() == Context::Remote {
-        settings::read(arguments);
+        settings::read(spank, arguments);
     }
     0
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use slurm_plugin::log;
+use slurm_plugin::spank::Spank;
 use spank_core::checkpoint::request::{self, Request};
 
 /// The relay's name, beside the plugin unless the site says otherwise.
@@ -18,8 +19,8 @@ pub(crate) struct Settings {
     pub(crate) default: Option<Request>,
     /// The relay.
     pub(crate) relay: PathBuf,
-    /// Where `sgpu-ckpt` may lie.
-    pub(crate) ckpt: [PathBuf; 2],
+    /// Where `sgpu-ckpt` may lie, when tasks in containers may mark.
+    pub(crate) ckpt: Option<[PathBuf; 2]>,
 }
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
@@ -30,24 +31,20 @@ pub(crate) fn get() -> Option<&'static Settings> {
 }
 
 /// Reads the settings. What is wrong is logged and left out: a job must not fail for it.
-pub(crate) fn read(arguments: &[String]) {
-    let (mut signal, mut relay) = (None, None);
-    let mut file = PathBuf::from(sgpu_config::DEFAULT_PATH);
+pub(crate) fn read(spank: &Spank<'_>, arguments: &[String]) {
+    let (mut signal, mut relay, mut file, mut marks) = (None, None, None, None);
     for word in arguments {
         match word.split_once('=') {
             Some(("signal", value)) => signal = Some(value.to_owned()),
             Some(("relay", value)) => relay = Some(value.to_owned()),
-            Some(("config", value)) => file = value.into(),
+            Some(("config", value)) => file = Some(PathBuf::from(value)),
+            Some(("container_marks", value @ ("yes" | "no"))) => marks = Some(value == "yes"),
             _ => log::error(format_args!(
-                "plugstack.conf: {word:?} is none of signal=, relay=, config="
+                "plugstack.conf: {word:?} is none of signal=, relay=, container_marks=yes|no, config="
             )),
         }
     }
-    let sections = sgpu_config::read(&file, &node()).unwrap_or_else(|error| {
-        log::error(error);
-        sgpu_config::Sections::default()
-    });
-    let section = sections.checkpoint;
+    let section = spank_site::sections(spank, file.as_deref()).checkpoint;
     let default = signal
         .or(section.signal)
         .and_then(|value| {
@@ -59,19 +56,16 @@ pub(crate) fn read(arguments: &[String]) {
     let relay = relay
         .or(section.relay)
         .map_or_else(|| beside_the_plugin(RELAY), PathBuf::from);
-    let ckpt = [relay.with_file_name(CKPT), beside_the_plugin(CKPT)];
+    let ckpt = marks
+        .or(section.container_marks)
+        .unwrap_or(false)
+        .then(|| [relay.with_file_name(CKPT), beside_the_plugin(CKPT)]);
     // A second call is a second load, with the same words.
     let _ = SETTINGS.set(Settings {
         default,
         relay,
         ckpt,
     });
-}
-
-/// This node's name, as far as the first dot.
-fn node() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim().split('.').next().unwrap_or_default().to_owned()
 }
 
 fn beside_the_plugin(name: &str) -> PathBuf {

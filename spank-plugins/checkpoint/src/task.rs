@@ -47,7 +47,9 @@ pub(crate) fn as_root(spank: &Spank<'_>) {
             // Where slurmstepd puts the task's standard input and output it would be gone.
             let file = fds::above_standard(file.into()).map(File::from).ok();
             *RELAY.lock().unwrap_or_else(PoisonError::into_inner) = file;
-            marks::prepare(spank, &settings.ckpt);
+            if let Some(ckpt) = &settings.ckpt {
+                marks::prepare(spank, ckpt);
+            }
         }
         Err(error) => off(format_args!("{}: {error}", settings.relay.display())),
     }

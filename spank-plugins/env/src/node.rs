@@ -8,14 +8,6 @@ use slurm_plugin::node_files::NodeFiles;
 use spank_core::env::TaskCpus;
 use spank_core::env::port::{self, Taken};
 
-/// The node's name in slurm.conf: slurmd's, else that of the host.
-pub(crate) fn name() -> String {
-    std::env::var("SLURMD_NODENAME").unwrap_or_else(|_| {
-        let host = read("/proc/sys/kernel/hostname").unwrap_or_default();
-        host.trim().split('.').next().unwrap_or_default().to_owned()
-    })
-}
-
 /// Ports that others take.
 pub(crate) fn taken_ports() -> Taken {
     let kernel = read("/proc/sys/net/ipv4/ip_local_port_range");

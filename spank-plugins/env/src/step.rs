@@ -48,16 +48,7 @@ fn read(spank: &Spank<'_>, arguments: &[String]) -> Step {
             arguments.faults.join("; ")
         ));
     }
-    let path = arguments
-        .config
-        .unwrap_or_else(|| sgpu_config::DEFAULT_PATH.to_owned());
-    let sections = sgpu_config::read(Path::new(&path), &node::name()).unwrap_or_else(|error| {
-        // It has several lines, and the log takes one.
-        let error = error.to_string();
-        let words: Vec<&str> = error.split_whitespace().collect();
-        log::error(format_args!("{}; it is left out", words.join(" ")));
-        Default::default()
-    });
+    let sections = spank_site::sections(spank, arguments.config.as_deref().map(Path::new));
     Step {
         exported: Exported {
             rank: spank.getenv("RANK").is_some(),
