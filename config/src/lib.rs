@@ -116,7 +116,7 @@ pub fn read(path: &Path, node: &str) -> Result<Sections, ConfigError> {
 /// # Errors
 /// In words that name line and key.
 pub fn parse(text: &str, node: &str) -> Result<Sections, String> {
-    let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
+    let file: File = toml::from_str(text).map_err(|error| in_one_line(text, &error))?;
     let mut sections = Sections {
         bind: file.bind,
         env: file.env,
@@ -136,6 +136,19 @@ pub fn parse(text: &str, node: &str) -> Result<Sections, String> {
         }
     }
     Ok(sections)
+}
+
+/// `line 3: unknown field ...`, for logs that take one line.
+fn in_one_line(text: &str, error: &toml::de::Error) -> String {
+    let message = error.message().trim().replace('\n', " ");
+    let line = error
+        .span()
+        .and_then(|span| text.get(..span.start))
+        .map(|before| before.matches('\n').count().saturating_add(1));
+    match line {
+        Some(line) => format!("line {line}: {message}"),
+        None => message,
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::PoisonError;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use slurm_plugin::log;
 use slurm_plugin::spank::{Overwrite, Spank};
@@ -51,7 +52,10 @@ pub(crate) fn as_root(spank: &Spank<'_>) {
                 marks::prepare(spank, ckpt);
             }
         }
-        Err(error) => off(format_args!("{}: {error}", settings.relay.display())),
+        Err(error) => off(format_args!(
+            "the relay {}: {error}",
+            settings.relay.display()
+        )),
     }
 }
 
@@ -74,6 +78,7 @@ pub(crate) fn start(spank: &Spank<'_>) {
         lifeline: marks.as_ref().map(|marks| marks.lifeline.as_raw_fd()),
     };
     environment(spank, &orders);
+    tell_of_a_short_job(spank, &orders);
     let lifeline = marks.map(|marks| {
         set(spank, VARIABLE, &marks.place);
         marks.lifeline
@@ -95,10 +100,32 @@ fn second() -> bool {
     taken
 }
 
+/// Who has asked reads it on the step's standard error; of a site's default the log alone tells.
 fn off(why: impl std::fmt::Display) {
-    log::error(format_args!(
-        "{why}: the task runs without checkpoint signals"
-    ));
+    let line = format_args!("{why}: the task runs without checkpoint signals");
+    if OPTIONS.given(0).is_some() {
+        log::error(line);
+    } else {
+        log::info(line);
+    }
+}
+
+/// Says once that the clock will not tell, to who has asked.
+fn tell_of_a_short_job(spank: &Spank<'_>, orders: &Orders) {
+    let is_first = spank.getenv("SLURM_PROCID").is_some_and(|rank| rank == "0");
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    let before = orders.request.before_seconds;
+    let over = orders
+        .end_unix
+        .is_some_and(|end| end <= now.saturating_add(u64::from(before)));
+    if is_first && over && OPTIONS.given(0).is_some() {
+        log::tell_user(format_args!(
+            "--checkpoint-signal: the job ends in less than {before} s: a signal or a preemption will tell its \
+             program, the clock will not"
+        ));
+    }
 }
 
 /// What the job asks for, or the site for it.

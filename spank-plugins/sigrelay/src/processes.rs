@@ -33,6 +33,7 @@ fn read(pid: i32, folder: &Path) -> Option<Process> {
     if field("State")?.starts_with('Z') {
         return None;
     }
+    let signals = |name: &str| u64::from_str_radix(field(name)?, 16).ok();
     // A script's own name is in `Name`, its shell behind `exe`.
     let program = fs::read_link(folder.join("exe")).ok();
     let program = program
@@ -43,6 +44,6 @@ fn read(pid: i32, folder: &Path) -> Option<Process> {
         pid,
         parent,
         name: program.or(field("Name")).unwrap_or_default().to_owned(),
-        caught: u64::from_str_radix(field("SigCgt")?, 16).ok()?,
+        ready: signals("SigCgt")? | signals("SigBlk")?,
     })
 }

@@ -105,7 +105,9 @@ impl Watch<'_> {
                 }
                 Action::Deliver(signal) => {
                     let told = self.deliver(*signal);
-                    self.relay.delivered(told, now());
+                    if let Some(Action::Pass(signal)) = self.relay.delivered(told, now()) {
+                        sys::kill(self.task.pid, signal.number());
+                    }
                 }
             }
         }

@@ -25,7 +25,7 @@ const FIRST_SPECIAL_STEP: u32 = 0xffff_fff0;
 pub fn sections(spank: &Spank<'_>, path: Option<&Path>) -> Sections {
     let path = path.unwrap_or(Path::new(sgpu_config::DEFAULT_PATH));
     sgpu_config::read(path, &node_name(spank)).unwrap_or_else(|error| {
-        log::error(format_args!("{error}; the file is left out"));
+        log::error(format_args!("{error}; nothing of the file counts"));
         Sections::default()
     })
 }

@@ -32,10 +32,11 @@ enum Bench {
         pairs: usize,
     },
     /// `srun -n 64 true` with and without the SPANK plugins.
+    #[command(override_usage = "cargo xtask bench spank -- [OPTIONS]")]
     Spank {
-        /// Interleaved pairs of runs.
-        #[arg(long, default_value_t = 60)]
-        pairs: usize,
+        /// Interleaved pairs of runs; fewer than ten say nothing of the median.
+        #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(10..))]
+        pairs: u16,
     },
     /// Times two commands in turn; for use inside a machine of the harness.
     #[command(hide = true)]
@@ -66,7 +67,7 @@ fn run(bench: Bench) -> Result<()> {
             discovery::run(pairs)?;
             usage::run()
         }
-        Bench::Spank { pairs } => spank::run(pairs),
+        Bench::Spank { pairs } => spank::run(usize::from(pairs)),
         Bench::Pairs { pairs, a, b } => pairs::run(pairs, &a, &b),
     }
 }

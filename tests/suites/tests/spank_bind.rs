@@ -156,6 +156,10 @@ fn gpus_bound_to_tasks_are_those_they_can_open() {
         assert!(told[0].report.starts_with("closest gpus=0 "), "{told:?}");
         assert!(told[1].report.starts_with("closest gpus=1 "), "{told:?}");
         assert_eq!((told[0].cuda.as_str(), told[1].cuda.as_str()), ("0", "0"));
+        if told[0].cpus.union(&told[1].cpus).len() > 1 {
+            let shared = told[0].cpus.intersection(&told[1].cpus);
+            assert!(shared.is_empty(), "{told:?}");
+        }
         // Without any binding of GPUs, 22.05 tells a task nothing of them.
         let (told, _) = step(
             &cluster,

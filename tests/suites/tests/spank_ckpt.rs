@@ -426,7 +426,7 @@ fn a_relay_that_is_not_there_costs_a_notice_only() {
         let cluster = start(
             builder(release)
                 .etc_slurm("plugstack.conf", plugstack)
-                .allow_log("sgpu_ckpt: /opt/sgpu/nothing: No such file|sgpu_ckpt: plugstack.conf: .colour=red"),
+                .allow_log("sgpu_ckpt: the relay /opt/sgpu/nothing: No such file|sgpu_ckpt: plugstack.conf: .colour=red"),
         );
         let said = as_alice(&cluster, "srun", &["sh", "-c", "echo ran"])
             .ok()

@@ -21,7 +21,10 @@ fn builder(release: Release) -> Builder {
     Cluster::builder(release)
         .plugins(Plugins::Ours)
         .etc_slurm("plugstack.conf", PLUGSTACK)
-        .etc_slurm("sgpu.toml", "[checkpoint]\nmark_every_minimum = 1\ncontainer_marks = true\n")
+        .etc_slurm(
+            "sgpu.toml",
+            "[checkpoint]\nmark_every_minimum = 1\ncontainer_marks = true\n",
+        )
         .slurm_conf_extra("KillWait=5")
 }
 

@@ -273,6 +273,24 @@ fn a_bound_task_keeps_cpus_that_are_near() {
     assert_eq!(found.cpus.to_string(), "4-5");
 }
 
+/// Each task's affinity is the step's: without task/affinity Slurm gives nobody CPUs of his own.
+#[test]
+fn bound_tasks_share_the_steps_cpus_where_nobody_has_dealt_them_out() {
+    let host = Machine::new(2, 4, 1, 2)
+        .gpu(0)
+        .gpu(0)
+        .host(BindMode::Closest);
+    let cpus: Vec<String> = (0..2)
+        .map(|id| {
+            let mut bound = task(id, 2, "0-3", "0,1");
+            bound.own.tres_bind = Some("gres/gpu:per_task:1".into());
+            bound.denied = vec![1 - id];
+            decide(&host, &closest(), &bound).unwrap().cpus.to_string()
+        })
+        .collect();
+    assert_eq!(cpus, ["0-1", "2-3"]);
+}
+
 #[test]
 fn the_nearest_network_devices() {
     let host = Machine::new(2, 4, 1, 2)

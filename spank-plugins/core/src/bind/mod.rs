@@ -184,7 +184,11 @@ pub fn decide(host: &Host, settings: &Settings, task: &Task) -> Result<Bound, As
     }
     let cpus = match (&may, &gpus.others) {
         // Slurm has given the task CPUs of its own, and they are near: nothing is better.
-        _ if gpus.bound && task.affinity.is_subset(&near.cpus) && !task.affinity.is_empty() => {
+        _ if gpus.bound
+            && task.affinity != *may.cpus()
+            && task.affinity.is_subset(&near.cpus)
+            && !task.affinity.is_empty() =>
+        {
             task.affinity.clone()
         }
         (binding::Allowed::ForAll(_), Some(all)) => {

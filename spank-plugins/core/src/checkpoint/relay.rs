@@ -6,7 +6,7 @@
 //!
 //! A first SIGTERM is held back until the time that a checkpoint takes is over, so that a program without a
 //! handler for it gets to the checkpoint; then it is passed on, and a second one at once. So scancel ends a job
-//! as ever, if a little later.
+//! as ever, if a little later. When nobody is ready to be told, nothing is held back.
 
 use super::orders::Orders;
 use super::signal::Signal;
@@ -49,6 +49,8 @@ pub struct Relay {
     struck: bool,
     /// SIGTERM was there.
     termed: bool,
+    /// A program may look at the flag file and know no signal.
+    has_file: bool,
 }
 
 impl Relay {
@@ -70,6 +72,7 @@ impl Relay {
             held_until: None,
             struck: false,
             termed: false,
+            has_file: orders.file.is_some(),
         }
     }
 
@@ -142,13 +145,19 @@ impl Relay {
         actions
     }
 
-    /// How the delivery went: when nobody was there, it is tried again.
-    pub fn delivered(&mut self, somebody: bool, now: u64) {
+    /// How the delivery went. When nobody was ready, it is tried again, and a SIGTERM that waits for the
+    /// checkpoint waits no longer: there will be none, unless of a program that looks at the flag file.
+    pub fn delivered(&mut self, somebody: bool, now: u64) -> Option<Action> {
         if somebody {
             self.again_until = None;
-        } else if self.again_until.is_none() {
+            return None;
+        }
+        if self.again_until.is_none() {
             self.again_until = Some(now.saturating_add(self.before));
         }
+        let has_file = self.has_file;
+        let held = self.held_until.take_if(|_| !has_file);
+        held.map(|_| Action::Pass(Signal::TERM))
     }
 
     fn told_lately(&self, now: u64) -> bool {
@@ -299,6 +308,28 @@ mod tests {
         relay.delivered(false, 2029);
         assert_eq!(relay.tick(2030), []);
         assert_eq!(relay.wake_at(2030), None);
+    }
+
+    #[test]
+    fn a_sigterm_waits_for_nobody() {
+        let mut deaf = relay("USR1@30", None);
+        assert_eq!(deaf.receive(got(15), 2000), TELL);
+        assert_eq!(
+            deaf.delivered(false, 2000),
+            Some(Action::Pass(Signal::TERM))
+        );
+        assert_eq!(deaf.delivered(false, 2001), None);
+        let mut looking = Relay {
+            has_file: true,
+            ..relay("USR1@30,file", None)
+        };
+        assert_eq!(looking.receive(got(15), 2000), TELL);
+        assert_eq!(looking.delivered(false, 2000), None);
+        assert_eq!(
+            looking.tick(2030),
+            [Action::Pass(Signal::TERM)],
+            "when a checkpoint is over"
+        );
     }
 
     #[test]
