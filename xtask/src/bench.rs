@@ -19,7 +19,9 @@ Benches:
   spank       `srun -n 64 true` with and without the SPANK plugins
 Examples:
   cargo xtask bench discovery
-  cargo xtask bench discovery -- --pairs 400")]
+  cargo xtask bench discovery -- --pairs 400
+  cargo xtask bench spank -- --pairs 20
+  cargo xtask bench spank -- --help      # a bench's own options")]
 pub(crate) struct Args {
     /// Which bench
     #[arg(value_parser = ["discovery", "spank"])]
