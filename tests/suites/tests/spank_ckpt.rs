@@ -432,8 +432,15 @@ fn a_relay_that_is_not_there_costs_a_notice_only() {
             .ok()
             .unwrap();
         assert_eq!(said.stdout, "ran\n");
-        let notices = said.stderr.matches("runs without checkpoint signals");
-        assert_eq!(notices.count(), 1, "{said}");
+        let notice = "runs without checkpoint signals";
+        assert_eq!(said.stderr.matches(notice).count(), 0, "{said}");
+        let log = cluster.slurmd_log(cluster.node(1));
+        assert_eq!(log.matches(notice).count(), 1, "{log}");
+        // Who has asked is told himself.
+        let asked = ["--checkpoint-signal=USR1", "sh", "-c", "echo ran"];
+        let said = as_alice(&cluster, "srun", &asked).ok().unwrap();
+        assert_eq!(said.stdout, "ran\n");
+        assert_eq!(said.stderr.matches(notice).count(), 1, "{said}");
         cluster.stop().unwrap();
     });
 }
