@@ -30,6 +30,7 @@
     )
 )]
 
+pub mod affinity;
 pub mod cpuset;
 pub mod index_map;
 pub mod links;

@@ -319,7 +319,7 @@ fn collect(plugins: &[&Plugin], version: Version, from: &Path, to: &Path) -> Res
 fn program(paths: &Paths, program: &Program, how: How, step: &Step<'_>) -> Result<PathBuf> {
     let out = paths.target().join("programs");
     let mut cmd = cargo(paths)
-        .args(["build", "-p", program.package, "--target-dir"])
+        .args(["rustc", "-p", program.package, "--target-dir"])
         .arg(&out)
         .hint("the log has the compiler's messages");
     if !how.debug {
@@ -329,13 +329,24 @@ fn program(paths: &Paths, program: &Program, how: How, step: &Step<'_>) -> Resul
         cmd.run(step)?;
         return Ok(out.join(profile(how.debug)).join(program.package));
     }
-    musl::ensure(step)?;
-    let target = musl::target();
-    cmd.args(["--target", &target]).run(step)?;
-    let made = out
-        .join(target)
-        .join(profile(how.debug))
-        .join(program.package);
+    // At a fixed address it starts sooner: a task has to wait for that.
+    let fixed = ["--", "-C", "relocation-model=static"];
+    let made = match musl::ensure(step) {
+        Ok(target) => {
+            cmd.args(["--target", &target]).args(fixed).run(step)?;
+            out.join(target)
+        }
+        Err(error) => {
+            eprintln!(
+                "note: {} is linked with glibc, and starts later: {error} (see the log)",
+                program.package
+            );
+            let glibc = ["-C", "target-feature=+crt-static"];
+            cmd.args(fixed).args(glibc).run(step)?;
+            out
+        }
+    };
+    let made = made.join(profile(how.debug)).join(program.package);
     elf::check_static(&made)?;
     Ok(made)
 }

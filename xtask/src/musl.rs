@@ -3,30 +3,30 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::run::Cmd;
 use crate::step::Step;
 
 /// The target's name, for this machine's processor.
-pub(crate) fn target() -> String {
+fn target() -> String {
     format!("{}-unknown-linux-musl", std::env::consts::ARCH)
 }
 
-/// Has rustup fetch the library where it is missing.
-pub(crate) fn ensure(step: &Step<'_>) -> Result<()> {
+/// Has rustup fetch the library where it is missing, and gives the target's name.
+///
+/// # Errors
+/// It is not to be had; the programs can be linked with glibc's static library too.
+pub(crate) fn ensure(step: &Step<'_>) -> Result<String> {
     let target = target();
     let folder = Cmd::new("rustc")
         .args(["--print", "target-libdir", "--target", &target])
         .output()?;
-    if Path::new(folder.trim()).is_dir() {
-        return Ok(());
+    if !Path::new(folder.trim()).is_dir() {
+        Cmd::new("rustup")
+            .args(["target", "add", &target])
+            .run(step)
+            .with_context(|| format!("Rust's standard library for {target} is missing"))?;
     }
-    Cmd::new("rustup")
-        .args(["target", "add", &target])
-        .hint(format!(
-            "Rust's standard library for {target} is missing; with a Rust that did not come by rustup, install \
-             the distribution's package of it"
-        ))
-        .run(step)
+    Ok(target)
 }

@@ -4,29 +4,11 @@ use std::ffi::{c_int, c_long, c_ulong};
 use std::io;
 
 use gpu::CpuSet;
+use gpu::affinity::MASK_WORDS;
 use sgpu_config::MemoryPolicy;
-
-/// Room for masks, in words: more CPUs than a [`CpuSet`] holds.
-const MASK_WORDS: usize = 1024;
 
 /// `MPOL_PREFERRED_MANY` of `linux/mempolicy.h`, which libc lacks.
 const MPOL_PREFERRED_MANY: c_int = 5;
-
-/// The CPUs that this process may use.
-pub(crate) fn affinity() -> io::Result<CpuSet> {
-    let mut mask: [c_ulong; MASK_WORDS] = [0; MASK_WORDS];
-    // SAFETY: sched_getaffinity(2) writes at most the given number of bytes to the mask.
-    let written = unsafe {
-        libc::syscall(
-            libc::SYS_sched_getaffinity,
-            0,
-            size_of_val(&mask),
-            mask.as_mut_ptr(),
-        )
-    };
-    check(written)?;
-    Ok(CpuSet::from_nvml_mask(&mask))
-}
 
 /// Binds this process to CPUs. The kernel leaves out those that its control group does not grant, and
 /// refuses when none is left.

@@ -66,7 +66,8 @@ fn gather(spank: &Spank<'_>, step: &Step) -> Result<Task, Aside> {
         local_tasks: spank
             .local_task_count()
             .map_err(|error| unknown("the number of tasks", &error))?,
-        affinity: apply::affinity().map_err(|error| unknown("sched_getaffinity", &error))?,
+        affinity: gpu::affinity::of_this_process()
+            .map_err(|error| unknown("sched_getaffinity", &error))?,
         denied: denied(step),
         step: step.variables.clone(),
         own: TaskVariables {
@@ -98,7 +99,8 @@ fn apply(bound: &Bound) -> Result<String, Aside> {
         quiet: false,
     };
     apply::set_affinity(&bound.cpus).map_err(|error| failed("sched_setaffinity", error))?;
-    let cpus = apply::affinity().map_err(|error| failed("sched_getaffinity", error))?;
+    let cpus =
+        gpu::affinity::of_this_process().map_err(|error| failed("sched_getaffinity", error))?;
     // In a container without CAP_SYS_NICE, or with a kernel without NUMA, the CPUs are all there is.
     let memory = apply::set_memory(bound.memory, &bound.nodes);
     if let Err(error) = &memory {

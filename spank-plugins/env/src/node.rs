@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::Path;
 
-use gpu::CpuSet;
 use slurm_plugin::node_files::NodeFiles;
 use spank_core::env::TaskCpus;
 use spank_core::env::port::{self, Taken};
@@ -41,13 +40,7 @@ pub(crate) fn hcas() -> Vec<String> {
 
 /// Where the calling task may run.
 pub(crate) fn own_cpus(files: &NodeFiles) -> Option<TaskCpus> {
-    let status = files.read("/proc/self/status").ok()?;
-    let mask: CpuSet = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?
-        .trim()
-        .parse()
-        .ok()?;
+    let mask = gpu::affinity::of_this_process().ok()?;
     Some(TaskCpus::of(&mask, |cpu| {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
         files.read(&path).ok()?.trim().parse().ok()

@@ -81,7 +81,7 @@ fn run(case: &str) -> Result<()> {
     let task = Task {
         local_id: task.parse()?,
         local_tasks: tasks.parse()?,
-        affinity: apply::affinity()?,
+        affinity: gpu::affinity::of_this_process()?,
         denied: Vec::new(),
         step: StepVariables {
             gpus: list.clone(),
@@ -97,7 +97,7 @@ fn run(case: &str) -> Result<()> {
         Ok(bound) => {
             apply::set_affinity(&bound.cpus)?;
             let took = apply::set_memory(bound.memory, &bound.nodes).is_ok();
-            bound.report(&apply::affinity()?, took)
+            bound.report(&gpu::affinity::of_this_process()?, took)
         }
         Err(aside) => aside.to_string(),
     };
