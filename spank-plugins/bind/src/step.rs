@@ -9,13 +9,11 @@ use sgpu_config::BindMode;
 use slurm_plugin::log;
 use slurm_plugin::node_files::NodeFiles;
 use slurm_plugin::spank::{Context, Spank, context};
+use spank_core::FIRST_SPECIAL_STEP;
 use spank_core::bind::settings::Arguments;
 use spank_core::bind::{Host, Settings, StepVariables, driver};
 
 use crate::options;
-
-/// The first of the numbers of Slurm's own steps: batch script, external and interactive step.
-const FIRST_SPECIAL_STEP: u32 = 0xffff_fff0;
 
 /// A step that is to be bound.
 pub(crate) struct Step {

@@ -18,3 +18,6 @@
 pub mod bind;
 pub mod checkpoint;
 pub mod env;
+
+/// Steps from this number on are Slurm's own: batch scripts, interactive steps, extern steps.
+pub const FIRST_SPECIAL_STEP: u32 = 0xffff_fff0;

@@ -9,8 +9,9 @@ use sgpu_config::Env;
 use slurm_plugin::log;
 use slurm_plugin::node_files::NodeFiles;
 use slurm_plugin::spank::{Context, Spank, context};
+use spank_core::FIRST_SPECIAL_STEP;
 use spank_core::env::port::Taken;
-use spank_core::env::{Arguments, Exported, FIRST_SPECIAL_STEP};
+use spank_core::env::{Arguments, Exported};
 
 use crate::{node, options};
 

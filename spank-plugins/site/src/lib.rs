@@ -15,9 +15,7 @@ use sgpu_config::Sections;
 use slurm_plugin::log;
 use slurm_plugin::spank::Spank;
 use slurm_text::hostlist;
-
-/// The first of the numbers of Slurm's own steps: batch script, external and interactive step.
-const FIRST_SPECIAL_STEP: u32 = 0xffff_fff0;
+use spank_core::FIRST_SPECIAL_STEP;
 
 /// This node's sections, of the file at `path` or where it usually is. A file with a fault is told in the log and
 /// left out whole: no job is to fail for it.

@@ -26,9 +26,6 @@ pub use options::Options;
 
 use ranks::Ranks;
 
-/// Steps from this number on are Slurm's own: batch scripts, interactive steps, extern steps.
-pub const FIRST_SPECIAL_STEP: u32 = 0xffff_fff0;
-
 /// What becomes of a task's environment.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Plan {
@@ -48,7 +45,7 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
         replace: facts.options.force,
         ..Plan::default()
     };
-    if facts.step_id >= FIRST_SPECIAL_STEP {
+    if facts.step_id >= crate::FIRST_SPECIAL_STEP {
         return plan;
     }
     if let Err(why) = fill(facts, &mut plan) {
