@@ -23,6 +23,10 @@
     )
 )]
 
+mod checked;
+mod faults;
+pub mod request;
+mod signal;
 mod spank;
 
 use std::path::{Path, PathBuf};
@@ -30,6 +34,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use slurm_text::hostlist;
 
+pub use faults::faults;
+pub use signal::Signal;
 pub use spank::{Bind, BindMode, Checkpoint, Env, MemoryPolicy, Profile, Scope};
 
 /// Where the file is.
@@ -62,6 +68,7 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Class {
     /// A host list.
+    #[serde(deserialize_with = "checked::nodes")]
     nodes: String,
     #[serde(default)]
     bind: Bind,
@@ -122,12 +129,9 @@ pub fn parse(text: &str, node: &str) -> Result<Sections, String> {
         env: file.env,
         checkpoint: file.checkpoint,
     };
-    sections.env.check()?;
     for class in file.class {
-        class.env.check()?;
-        let within = hostlist::contains(&class.nodes, node)
-            .map_err(|error| format!("[[class]] nodes = {:?}: {error}", class.nodes))?;
-        if within {
+        // The list was read before.
+        if hostlist::contains(&class.nodes, node).unwrap_or(false) {
             sections = Sections {
                 bind: class.bind.over(sections.bind),
                 env: class.env.over(sections.env),
@@ -141,14 +145,19 @@ pub fn parse(text: &str, node: &str) -> Result<Sections, String> {
 /// `line 3: unknown field ...`, for logs that take one line.
 fn in_one_line(text: &str, error: &toml::de::Error) -> String {
     let message = error.message().trim().replace('\n', " ");
-    let line = error
-        .span()
-        .and_then(|span| text.get(..span.start))
-        .map(|before| before.matches('\n').count().saturating_add(1));
-    match line {
-        Some(line) => format!("line {line}: {message}"),
+    match error.span() {
+        Some(span) => format!("line {}: {message}", line_of(text, span.start)),
         None => message,
     }
+}
+
+/// The line that a byte is in, from 1 on.
+fn line_of(text: &str, byte: usize) -> usize {
+    let before = text.as_bytes().iter().take(byte);
+    before
+        .filter(|byte| **byte == b'\n')
+        .count()
+        .saturating_add(1)
 }
 
 #[cfg(test)]
@@ -199,11 +208,14 @@ mod tests {
                 &["line 2", "nearest", "closest"],
             ),
             ("[evn]\n", &["line 1", "evn"]),
-            ("[[class]]\nnodes = \"n[1\"\n", &["n[1", "brackets"]),
+            (
+                "[[class]]\nnodes = \"n[1\"\n",
+                &["line 2", "n[1", "brackets"],
+            ),
             ("[[class]]\nenv.profile = \"off\"\n", &["nodes"]),
             (
                 "[env]\nport_range = [5000, 4000]\n",
-                &["port_range", "4000"],
+                &["line 2", "port_range", "4000"],
             ),
             ("[env]\nport_range = [0, 4000]\n", &["port_range", "0"]),
             ("[env]\nset = { \"A=B\" = \"x\" }\n", &["set", "A=B"]),

@@ -6,6 +6,9 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 
+use crate::checked;
+use crate::request::Request;
+
 /// Which CPUs a task is bound to.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
@@ -141,12 +144,14 @@ pub struct Env {
     /// What a step gets that does not ask (`--dist-env`).
     pub profile: Option<Profile>,
     /// Where MASTER_PORT is taken from, both ends among them.
+    #[serde(deserialize_with = "checked::port_range")]
     pub port_range: Option<(u16, u16)>,
     /// MASTER_ADDR, with `{node}` for the step's first node: `{node}-ib`, say.
     pub master_addr: Option<String>,
     /// Whether to set OMP_NUM_THREADS to the task's cores.
     pub omp_num_threads: Option<bool>,
     /// Variables of the site, by name.
+    #[serde(deserialize_with = "checked::variables")]
     pub set: BTreeMap<String, String>,
 }
 
@@ -164,21 +169,6 @@ impl Env {
             set,
         }
     }
-
-    pub(crate) fn check(&self) -> Result<(), String> {
-        if let Some((low, high)) = self.port_range
-            && (low == 0 || low > high)
-        {
-            return Err(format!(
-                "[env] port_range = [{low}, {high}]: the first must not be 0 nor above the second"
-            ));
-        }
-        let wrong = |name: &String| name.is_empty() || name.contains(['=', '\0']);
-        if let Some(name) = self.set.keys().find(|name| wrong(name)) {
-            return Err(format!("[env] set: {name:?} is no name of a variable"));
-        }
-        Ok(())
-    }
 }
 
 /// Whom a signal goes to.
@@ -195,8 +185,10 @@ pub enum Scope {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Checkpoint {
-    /// What a job gets that does not ask, as `--checkpoint-signal` would say it: `USR1@120`.
-    pub signal: Option<String>,
+    /// What a job gets that does not ask, as `--checkpoint-signal` would say it: `USR1@120`. `Some(None)` is
+    /// `off`.
+    #[serde(deserialize_with = "checked::signal")]
+    pub signal: Option<Option<Request>>,
     /// Where the program lies that waits for the signal beside the task.
     pub relay: Option<String>,
     /// The shortest time between two marks of `sgpu-ckpt mark`, in seconds.

@@ -83,7 +83,12 @@ pub(crate) struct Program {
 }
 
 /// All programs.
-pub(crate) const PROGRAMS: [Program; 2] = [
+pub(crate) const PROGRAMS: [Program; 3] = [
+    Program {
+        package: "sgpu-check",
+        folder: "sbin",
+        is_static: false,
+    },
     // Its plugin looks for it beside itself.
     Program {
         package: "sgpu-sigrelay",
@@ -136,7 +141,7 @@ mod tests {
     #[test]
     fn the_table_names_packages_of_the_workspace_by_their_file() {
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let manifests: Vec<String> = ["gres-gpu-plugin", "spank-plugins"]
+        let manifests: Vec<String> = ["config", "gres-gpu-plugin", "spank-plugins"]
             .into_iter()
             .flat_map(|rooms| workspace.join(rooms).read_dir().unwrap().flatten())
             .filter_map(|dir| std::fs::read_to_string(dir.path().join("Cargo.toml")).ok())

@@ -6,10 +6,12 @@
 //! Each hook answers 0 whatever happens to it, but for a bad value of an option: up to 24.11 Slurm fails a
 //! step on a negative answer, from 25.05 on any other than 0.
 
+mod blocks;
 mod handle;
 mod options;
 mod timed;
 
+pub use blocks::large_blocks_are_mappings;
 pub use handle::{Context, Overwrite, Spank, SpankError, context};
 pub use options::{Argument, Options, Spec};
 pub use slurm_headers::public::{SLURM_VERSION_NUMBER, spank_t};

@@ -28,8 +28,8 @@ mod task;
 slurm_plugin::spank_plugin! {
     name: "sgpu_bind",
     /// Called when the plugin is loaded.
-    slurm_spank_init => |spank, arguments| {
-        options::register(&spank, &arguments);
+    slurm_spank_init => |spank, _arguments| {
+        options::register(&spank);
         0
     },
     /// Called when the options are known.

@@ -4,8 +4,8 @@ use std::ffi::{c_char, c_int};
 
 use sgpu_config::MemoryPolicy;
 use slurm_plugin::log;
-use slurm_plugin::spank::{Argument, Context, Options, Spank, Spec, context};
-use spank_core::bind::settings::{Arguments, BindOption};
+use slurm_plugin::spank::{Argument, Options, Spank, Spec};
+use spank_core::bind::settings::BindOption;
 
 const BIND: usize = 0;
 const MEMORY: usize = 1;
@@ -37,16 +37,10 @@ extern "C" fn take(number: c_int, value: *const c_char, _remote: c_int) -> c_int
 }
 
 /// Adds the options to the command that the plugin is in.
-pub(crate) fn register(spank: &Spank<'_>, words: &[String]) {
+pub(crate) fn register(spank: &Spank<'_>) {
     log::set_prefix("spank_sgpu_bind");
     if let Err((name, error)) = OPTIONS.register(spank, Some(take)) {
         log::error(format_args!("option --{}: {error}", name.to_string_lossy()));
-    }
-    // Once, where the user sees it, or the admin.
-    if context() == Context::Local {
-        for wrong in Arguments::parse(words).wrong {
-            log::error(format_args!("plugstack.conf: {wrong}; it is left out"));
-        }
     }
 }
 

@@ -39,6 +39,7 @@ pub(crate) fn prepare(spank: &Spank<'_>, words: &[String]) {
         return;
     }
     let arguments = Arguments::parse(words);
+    spank_site::tell(&arguments.faults);
     let sections = spank_site::sections(spank, arguments.config.as_deref());
     let site = arguments.bind.over(sections.bind);
     let settings = Settings::new(&site, options::bind(), options::memory());

@@ -26,9 +26,9 @@ mod task;
 
 use std::ffi::{c_char, c_int};
 
+use sgpu_config::request;
 use slurm_plugin::log;
 use slurm_plugin::spank::{Argument, Context, Options, Spank, Spec, context};
-use spank_core::checkpoint::request;
 
 static OPTIONS: Options<1> = Options::new([Spec {
     name: c"checkpoint-signal",

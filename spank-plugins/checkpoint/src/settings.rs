@@ -4,9 +4,9 @@ use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use slurm_plugin::log;
+use sgpu_config::request::Request;
 use slurm_plugin::spank::Spank;
-use spank_core::checkpoint::request::{self, Request};
+use spank_core::checkpoint::arguments::Arguments;
 
 /// The relay's name, beside the plugin unless the site says otherwise.
 const RELAY: &str = "sgpu-sigrelay";
@@ -32,37 +32,20 @@ pub(crate) fn get() -> Option<&'static Settings> {
 
 /// Reads the settings. What is wrong is logged and left out: a job must not fail for it.
 pub(crate) fn read(spank: &Spank<'_>, arguments: &[String]) {
-    let (mut signal, mut relay, mut file, mut marks) = (None, None, None, None);
-    for word in arguments {
-        match word.split_once('=') {
-            Some(("signal", value)) => signal = Some(value.to_owned()),
-            Some(("relay", value)) => relay = Some(value.to_owned()),
-            Some(("config", value)) => file = Some(PathBuf::from(value)),
-            Some(("container_marks", value @ ("yes" | "no"))) => marks = Some(value == "yes"),
-            _ => log::error(format_args!(
-                "plugstack.conf: {word:?} is none of signal=, relay=, container_marks=yes|no, config="
-            )),
-        }
-    }
-    let section = spank_site::sections(spank, file.as_deref()).checkpoint;
-    let default = signal
-        .or(section.signal)
-        .and_then(|value| {
-            request::parse(&value)
-                .map_err(|error| log::error(format_args!("the site's signal: {error}")))
-                .ok()
-        })
-        .flatten();
-    let relay = relay
-        .or(section.relay)
+    let arguments = Arguments::parse(arguments);
+    spank_site::tell(&arguments.faults);
+    let sections = spank_site::sections(spank, arguments.config.as_deref());
+    let site = arguments.checkpoint.over(sections.checkpoint);
+    let relay = site
+        .relay
         .map_or_else(|| beside_the_plugin(RELAY), PathBuf::from);
-    let ckpt = marks
-        .or(section.container_marks)
+    let ckpt = site
+        .container_marks
         .unwrap_or(false)
         .then(|| [relay.with_file_name(CKPT), beside_the_plugin(CKPT)]);
     // A second call is a second load, with the same words.
     let _ = SETTINGS.set(Settings {
-        default,
+        default: site.signal.flatten(),
         relay,
         ckpt,
     });

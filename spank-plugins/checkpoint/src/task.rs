@@ -8,11 +8,11 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use sgpu_config::request::{self, Request};
 use slurm_plugin::log;
 use slurm_plugin::spank::{Overwrite, Spank};
 use spank_core::checkpoint::marks::VARIABLE;
 use spank_core::checkpoint::orders::Orders;
-use spank_core::checkpoint::request::{self, Request};
 
 use crate::{OPTIONS, end_time, fds, flag, launch, marks, settings};
 

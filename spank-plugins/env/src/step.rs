@@ -2,11 +2,9 @@
 //! be in a container, which has no file of the site's.
 
 use std::ffi::c_int;
-use std::path::Path;
 use std::sync::OnceLock;
 
 use sgpu_config::Env;
-use slurm_plugin::log;
 use slurm_plugin::node_files::NodeFiles;
 use slurm_plugin::spank::{Context, Spank, context};
 use spank_core::FIRST_SPECIAL_STEP;
@@ -42,14 +40,9 @@ pub(crate) fn init(spank: &Spank<'_>, arguments: &[String]) -> c_int {
 }
 
 fn read(spank: &Spank<'_>, arguments: &[String]) -> Step {
-    let arguments = Arguments::read(arguments);
-    if !arguments.faults.is_empty() {
-        log::error(format_args!(
-            "plugstack.conf: {}; left out",
-            arguments.faults.join("; ")
-        ));
-    }
-    let sections = spank_site::sections(spank, arguments.config.as_deref().map(Path::new));
+    let arguments = Arguments::parse(arguments);
+    spank_site::tell(&arguments.faults);
+    let sections = spank_site::sections(spank, arguments.config.as_deref());
     Step {
         exported: Exported {
             rank: spank.getenv("RANK").is_some(),

@@ -2,9 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use sgpu_config::Signal;
 use spank_core::checkpoint::orders::Orders;
 use spank_core::checkpoint::relay::{Action, Received, Relay};
-use spank_core::checkpoint::signal::Signal;
 use spank_core::checkpoint::target;
 
 use crate::flag::Flag;

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use sgpu_config::Sections;
 use slurm_plugin::log;
-use slurm_plugin::spank::Spank;
+use slurm_plugin::spank::{Spank, large_blocks_are_mappings};
 use slurm_text::hostlist;
 use spank_core::FIRST_SPECIAL_STEP;
 
@@ -21,11 +21,19 @@ use spank_core::FIRST_SPECIAL_STEP;
 /// left out whole: no job is to fail for it.
 #[must_use]
 pub fn sections(spank: &Spank<'_>, path: Option<&Path>) -> Sections {
+    large_blocks_are_mappings();
     let path = path.unwrap_or(Path::new(sgpu_config::DEFAULT_PATH));
     sgpu_config::read(path, &node_name(spank)).unwrap_or_else(|error| {
         log::error(format_args!("{error}; nothing of the file counts"));
         Sections::default()
     })
+}
+
+/// Tells the log what is wrong with the plugin's words in plugstack.conf.
+pub fn tell(faults: &[String]) {
+    for fault in faults {
+        log::error(format_args!("plugstack.conf: {fault}; left out"));
+    }
 }
 
 /// The node's name in Slurm, which need not be the host's: by its place in the step or, for a step of Slurm's own,

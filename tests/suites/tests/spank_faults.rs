@@ -70,6 +70,15 @@ fn node_serves(cluster: &Cluster) {
     );
 }
 
+/// What `sgpu-check` says of a cluster's files, which have mistakes.
+fn checked(cluster: &Cluster) -> String {
+    let said = cluster
+        .run("/opt/sgpu/plugins/sgpu-check", [""; 0])
+        .unwrap();
+    assert_eq!(said.status.code(), Some(1), "{said:?}");
+    said.stderr
+}
+
 /// The options of all three plugins.
 const ALL: [&str; 3] = [
     "--gpu-numa-bind=node",
@@ -101,6 +110,12 @@ fn a_broken_configuration_costs_neither_a_step_nor_the_node() {
             "\u{0}\u{1}",
         ] {
             cluster.write_etc("sgpu.toml", file).unwrap();
+            let checked = checked(&cluster);
+            assert!(
+                checked.contains("/etc/slurm/sgpu.toml: line 1: ")
+                    || checked.contains("/etc/slurm/sgpu.toml: line 2: "),
+                "{file:?}: {checked}"
+            );
             jobs_run(&cluster, &[]);
             jobs_run(&cluster, &ALL);
         }
@@ -111,10 +126,23 @@ fn a_broken_configuration_costs_neither_a_step_nor_the_node() {
         let log = cluster.slurmd_log(&node);
         for told in [
             "sgpu.toml",
+            "spank_sgpu_bind: plugstack.conf: ",
             "spank_sgpu_env: plugstack.conf: ",
             "spank_sgpu_ckpt: plugstack.conf: ",
         ] {
             assert!(log.contains(told), "{told} is not in {log}");
+        }
+        // Two words a plugin, and the check before roll-out tells no other.
+        let checked = checked(&cluster);
+        let words: Vec<&str> = checked
+            .lines()
+            .filter_map(|line| line.split_once("plugstack.conf: line ")?.1.split_once(": "))
+            .map(|(_, fault)| fault)
+            .collect();
+        assert_eq!(words.len(), 6, "{checked}");
+        for fault in words {
+            let told = format!("plugstack.conf: {fault}; left out");
+            assert!(log.contains(&told), "{told} is not in {log}");
         }
         cluster.stop().unwrap();
     });

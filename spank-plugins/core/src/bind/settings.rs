@@ -44,7 +44,7 @@ pub struct Arguments {
     /// Where sgpu.toml is, when it is not in its usual place.
     pub config: Option<PathBuf>,
     /// What is wrong with some of them, which are left out.
-    pub wrong: Vec<String>,
+    pub faults: Vec<String>,
 }
 
 impl Arguments {
@@ -53,8 +53,8 @@ impl Arguments {
     pub fn parse(words: &[String]) -> Self {
         let mut arguments = Self::default();
         for word in words {
-            if let Err(why) = arguments.take(word) {
-                arguments.wrong.push(why);
+            if let Err(fault) = arguments.take(word) {
+                arguments.faults.push(fault);
             }
         }
         arguments
@@ -186,10 +186,10 @@ mod tests {
             }
         );
         assert_eq!(arguments.config, Some("/opt/sgpu.toml".into()));
-        assert_eq!(arguments.wrong.len(), 3, "{:?}", arguments.wrong);
-        assert!(arguments.wrong[0].contains("colour"));
-        assert!(arguments.wrong[1].contains("\"verbose\" is no key=value"));
-        assert!(arguments.wrong[2].starts_with("verbose: \"maybe\""));
+        assert_eq!(arguments.faults.len(), 3, "{:?}", arguments.faults);
+        assert!(arguments.faults[0].contains("colour"));
+        assert!(arguments.faults[1].contains("\"verbose\" is no key=value"));
+        assert!(arguments.faults[2].starts_with("verbose: \"maybe\""));
     }
 
     #[test]

@@ -3,8 +3,7 @@
 use std::fmt::Write as _;
 
 use sgpu_config::Scope;
-
-use super::request::Request;
+use sgpu_config::request::{self, Request};
 
 /// What a relay has to do.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -62,7 +61,7 @@ impl Orders {
         for word in words {
             let bad = || format!("{word:?} is not understood");
             match word.split_once('=') {
-                Some(("signal", value)) => request = super::request::parse(value)?,
+                Some(("signal", value)) => request = request::parse(value)?,
                 Some(("end", time)) => end_unix = Some(time.parse().map_err(|_| bad())?),
                 Some(("file", path)) => file = Some(path.to_owned()),
                 Some(("child", pid)) => child = Some(pid.parse().map_err(|_| bad())?),
@@ -91,7 +90,7 @@ mod tests {
     #[test]
     fn a_relay_reads_what_a_plugin_writes() {
         let orders = Orders {
-            request: super::super::request::parse("USR1@120,forward=USR2,file,scope=tree")
+            request: request::parse("USR1@120,forward=USR2,file,scope=tree")
                 .unwrap()
                 .unwrap(),
             end_unix: Some(1_800_000_000),

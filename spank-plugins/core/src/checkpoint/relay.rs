@@ -8,8 +8,9 @@
 //! handler for it gets to the checkpoint; then it is passed on, and a second one at once. So scancel ends a job
 //! as ever, if a little later. When nobody is ready to be told, nothing is held back.
 
+use sgpu_config::Signal;
+
 use super::orders::Orders;
-use super::signal::Signal;
 
 /// Something that the relay does.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -174,7 +175,7 @@ impl Relay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::request;
+    use sgpu_config::request;
 
     const USR1: Signal = Signal::of_number(10);
     const TELL: [Action; 2] = [Action::Touch, Action::Deliver(USR1)];

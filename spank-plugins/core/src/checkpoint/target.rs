@@ -2,9 +2,7 @@
 
 use std::collections::HashSet;
 
-use sgpu_config::Scope;
-
-use super::signal::Signal;
+use sgpu_config::{Scope, Signal};
 
 /// A process.
 #[derive(Clone, Debug, Eq, PartialEq)]

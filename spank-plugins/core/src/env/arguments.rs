@@ -1,5 +1,7 @@
 //! The words behind the plugin in plugstack.conf.
 
+use std::path::PathBuf;
+
 use sgpu_config::Env;
 
 use super::options;
@@ -7,18 +9,18 @@ use super::options;
 /// What plugstack.conf says: it goes over sgpu.toml.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Arguments {
-    /// Where sgpu.toml is.
-    pub config: Option<String>,
+    /// Where sgpu.toml is, when it is not in its usual place.
+    pub config: Option<PathBuf>,
     /// What it says itself.
     pub env: Env,
-    /// What is wrong with it; such words are left out.
+    /// What is wrong with some of the words, which are left out.
     pub faults: Vec<String>,
 }
 
 impl Arguments {
     /// Reads `config=PATH`, `profile=NAME` and `port_range=LOW-HIGH`.
     #[must_use]
-    pub fn read(words: &[String]) -> Self {
+    pub fn parse(words: &[String]) -> Self {
         let mut arguments = Self::default();
         for word in words {
             if let Err(fault) = arguments.word(word) {
@@ -30,7 +32,7 @@ impl Arguments {
 
     fn word(&mut self, word: &str) -> Result<(), String> {
         match word.split_once('=') {
-            Some(("config", path)) => self.config = Some(path.to_owned()),
+            Some(("config", path)) => self.config = Some(path.into()),
             Some(("profile", name)) => {
                 let profile = options::profile(name);
                 self.env.profile = Some(profile.map_err(|why| format!("profile: {why}"))?);
@@ -64,7 +66,7 @@ mod tests {
     use sgpu_config::Profile;
 
     fn read(words: &[&str]) -> Arguments {
-        Arguments::read(
+        Arguments::parse(
             &words
                 .iter()
                 .map(|word| (*word).to_owned())
@@ -79,7 +81,7 @@ mod tests {
             "profile=jax",
             "port_range=50000-50999",
         ]);
-        assert_eq!(arguments.config.as_deref(), Some("/etc/sgpu/a=b.toml"));
+        assert_eq!(arguments.config, Some("/etc/sgpu/a=b.toml".into()));
         assert_eq!(arguments.env.profile, Some(Profile::Jax));
         assert_eq!(arguments.env.port_range, Some((50_000, 50_999)));
         assert_eq!(arguments.faults, [""; 0]);

@@ -1,8 +1,7 @@
 //! The value of `--checkpoint-signal`: `SIG[@sec][,forward=SIG2][,file][,scope=leader|tree]`, or `off`.
 
-use sgpu_config::Scope;
-
 use super::signal::Signal;
+use super::spank::Scope;
 
 /// How long before the end the signal comes when nobody says so, as with Slurm's own `--signal`.
 const DEFAULT_BEFORE_SECONDS: u32 = 60;
@@ -39,7 +38,7 @@ pub fn parse(value: &str) -> Result<Option<Request>, String> {
         None => (first, DEFAULT_BEFORE_SECONDS),
     };
     if name.is_empty() {
-        return Err(format!("{value:?} names no signal: USR1@120, say"));
+        return Err(format!("{value:?} names no signal, such as USR1@120"));
     }
     let signal = Signal::parse(name)?;
     let mut request = Request {

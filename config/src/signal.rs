@@ -40,7 +40,7 @@ impl Signal {
             .ok_or_else(|| {
                 let names: Vec<&str> = KNOWN.iter().map(|(name, _)| *name).collect();
                 format!(
-                    "{word:?} is no signal to checkpoint by: {}",
+                    "{word:?} is none of the signals {}; seconds stand behind an @, as in USR1@120",
                     names.join(", ")
                 )
             })
