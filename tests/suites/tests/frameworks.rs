@@ -1,7 +1,9 @@
 //! Real frameworks for distributed training, started by `srun` alone: the environment that they read is the
 //! plugin's.
 
-use harness::{Cluster, Release};
+use std::time::Duration;
+
+use harness::{Cluster, Release, User};
 use suites::training::{lines, python, site, srun};
 
 /// Each rank adds its number; the sum of 0 to 3 is 6 on every rank.
@@ -124,4 +126,117 @@ fn torchrun_at_the_address_24_11() {
                    PYTHONPATH=/tmp python3 -m torch.distributed.run";
     assert_eq!(torchrun(&cluster, command), EXPECTED);
     cluster.stop().unwrap();
+}
+
+/// The text of a page's n-th block in a language.
+fn block<'a>(page: &'a str, language: &str, n: usize) -> &'a str {
+    let blocks = page.split(&format!("```{language}\n")).nth(n + 1);
+    blocks.unwrap().split("```").next().unwrap()
+}
+
+/// Replaces what is there.
+fn with(text: &str, changes: &[(&str, &str)]) -> String {
+    changes
+        .iter()
+        .fold(text.to_owned(), |text, (before, after)| {
+            assert!(text.contains(before), "{before} is not in {text}");
+            text.replace(before, after)
+        })
+}
+
+/// The job that checkpoint.md shows, on CPUs, for want of real GPUs: it is preempted, saves, is requeued, and goes
+/// on where it was.
+#[test]
+fn the_complete_job_of_the_docs_24_11() {
+    if !suites::is_under_test(Release::Slurm24_11) {
+        return;
+    }
+    let plugstack: String = ["bind", "env", "ckpt"]
+        .map(|plugin| format!("optional /opt/sgpu/plugins/spank_sgpu_{plugin}.so\n"))
+        .concat();
+    let cluster = site(Cluster::builder(Release::Slurm24_11).torch(), "")
+        .etc_slurm("plugstack.conf", &plugstack)
+        .accounting(true)
+        .slurm_conf_extra(
+            "PreemptType=preempt/qos\nPreemptMode=REQUEUE\nSchedulerParameters=bf_continue",
+        )
+        .start()
+        .unwrap();
+    for words in [
+        "add qos low GraceTime=60 PreemptMode=requeue",
+        "add qos high Preempt=low Priority=10",
+        "modify user alice set qos+=low,high",
+    ] {
+        let words = std::iter::once("-i").chain(words.split(' '));
+        cluster.run("sacctmgr", words).unwrap().ok().unwrap();
+    }
+    let page = include_str!("../../../docs/src/checkpoint.md");
+    let job = with(
+        block(page, "sh", 0),
+        &[
+            ("-node=8", "-node=2"),
+            ("--time=04:00:00", "--time=00:30:00"),
+        ],
+    );
+    let training = with(
+        block(page, "python", 0),
+        &[
+            ("torch.cuda.set_device(gpu)\n", ""),
+            ("1024", "64"),
+            ("% 1000", "% 100"),
+            ("\"nccl\"", "\"gloo\""),
+            (".cuda(), device_ids=[gpu]", ""),
+            (", device=\"cuda\"", ""),
+            (
+                "STEPS = 1_000_000",
+                "STEPS = 1 if os.path.exists('enough') else 1_000_000_000",
+            ),
+        ],
+    );
+    let home = cluster
+        .path(cluster.controller(), User::Alice.home())
+        .unwrap();
+    std::fs::write(home.join("train.py"), training).unwrap();
+    let path = "--export=ALL,PATH=/opt/sgpu/plugins:/usr/bin:/bin";
+    let low = cluster
+        .sbatch_as(User::Alice, &["-qlow", path], &job)
+        .unwrap();
+    let deadline = Duration::from_secs(180);
+    let saved = home.join("checkpoint.pt");
+    cluster
+        .wait_until("a first checkpoint", deadline, || match saved.exists() {
+            true => Ok(()),
+            false => Err(cluster.job_output(User::Alice, low).unwrap_or_default()),
+        })
+        .unwrap();
+    let high = cluster
+        .sbatch_as(User::Alice, &["-qhigh", "-N2", "--exclusive"], "true")
+        .unwrap();
+    cluster.wait_job_state(high, "COMPLETED", deadline).unwrap();
+    let first = steps(&cluster);
+    assert!(first >= 100, "{first}");
+    let comment = cluster.job_field(low, "Comment").unwrap();
+    assert!(comment.starts_with("sgpu:ckpt="), "{comment}");
+    // The second run has enough, if it knows what the first has done. Slurm keeps a requeued job back for a while.
+    std::fs::write(home.join("enough"), "").unwrap();
+    let now = [format!("JobId={low}"), "StartTime=now".to_owned()];
+    let now = std::iter::once("update").chain(now.iter().map(String::as_str));
+    cluster.run("scontrol", now).unwrap().ok().unwrap();
+    cluster.wait_job_state(low, "COMPLETED", deadline).unwrap();
+    assert_eq!(cluster.job_field(low, "Restarts").unwrap(), "1");
+    assert_eq!(steps(&cluster), first);
+    cluster.stop().unwrap();
+}
+
+/// The number of steps in the checkpoint.
+fn steps(cluster: &Cluster) -> u32 {
+    let program = "import torch; print(torch.load('checkpoint.pt')['step'])";
+    let said = cluster
+        .command("python3")
+        .args(["-c", program])
+        .user(User::Alice)
+        .dir(User::Alice.home())
+        .run()
+        .unwrap();
+    said.ok().unwrap().stdout.trim().parse().unwrap()
 }
