@@ -17,7 +17,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
+use clap_complete::Shell;
 
 /// Look for mistakes in sgpu.toml and in what plugstack.conf says of sgpu's plugins.
 ///
@@ -38,10 +39,18 @@ struct Cli {
     /// plugstack.conf, with what it includes
     #[arg(long, value_name = "FILE", default_value = plugstack::DEFAULT_PATH)]
     plugstack: PathBuf,
+    /// Print what a shell completes the command by, and end
+    #[arg(long, value_name = "SHELL")]
+    completion: Option<Shell>,
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Some(shell) = cli.completion {
+        let mut out = std::io::stdout();
+        clap_complete::generate(shell, &mut Cli::command(), "sgpu-check", &mut out);
+        return ExitCode::SUCCESS;
+    }
     let mut told = 0_usize;
     let mut tell = |path: &Path, faults: Result<Vec<String>, std::io::Error>, usual: &str| {
         match faults {

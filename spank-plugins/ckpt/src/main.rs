@@ -16,14 +16,18 @@ mod slurm;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
 
 /// Tell Slurm of a job's checkpoints.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    /// Print what a shell completes the command by, and end
+    #[arg(long, value_name = "SHELL", exclusive = true)]
+    completion: Option<Shell>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -42,9 +46,16 @@ pub(crate) struct Failure {
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
-        Command::Mark(args) => mark::run(&args),
-        Command::Serve => serve::run(),
+    let cli = Cli::parse();
+    let done = match cli.command {
+        Some(Command::Mark(args)) => mark::run(&args),
+        Some(Command::Serve) => serve::run(),
+        None => {
+            let mut out = std::io::stdout();
+            let shell = cli.completion.unwrap_or(Shell::Bash);
+            clap_complete::generate(shell, &mut Cli::command(), "sgpu-ckpt", &mut out);
+            Ok(())
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
