@@ -16,15 +16,17 @@ use crate::test::prepare;
 #[command(after_help = "\
 Benches:
   discovery   `slurmd -G`, and the NVML calls of a usage poll
+  policy      a trace of GPU jobs under each scheduling policy, on a slurmctld with a fast clock
   spank       `srun -n 64 true` with and without the SPANK plugins
 Examples:
   cargo xtask bench discovery
   cargo xtask bench discovery -- --pairs 400
   cargo xtask bench spank -- --pairs 20
+  cargo xtask bench policy -- --mix bursts --nodes 8 --jobs 120
   cargo xtask bench spank -- --help      # a bench's own options")]
 pub(crate) struct Args {
     /// Which bench
-    #[arg(value_parser = ["discovery", "spank"])]
+    #[arg(value_parser = ["discovery", "policy", "spank"])]
     name: String,
     /// Options of the bench itself
     #[arg(last = true)]

@@ -19,8 +19,9 @@ use crate::sudo;
 use crate::version::Version;
 
 /// What a test cluster runs in the root.
-const PACKAGES: [&str; 14] = [
+const PACKAGES: [&str; 15] = [
     "ca-certificates",
+    "faketime",
     "libslurm-dev",
     "lua5.1",
     "mariadb-server",

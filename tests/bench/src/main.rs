@@ -5,6 +5,7 @@
 mod discovery;
 mod median;
 mod pairs;
+mod policy;
 mod spank;
 mod usage;
 
@@ -31,6 +32,9 @@ enum Bench {
         #[arg(long, default_value_t = 200)]
         pairs: usize,
     },
+    /// What scheduling policies make of a trace of GPU jobs, on a real slurmctld with a fast clock.
+    #[command(override_usage = "cargo xtask bench policy -- [OPTIONS]")]
+    Policy(policy::Args),
     /// `srun -n 64 true` with and without the SPANK plugins.
     #[command(override_usage = "cargo xtask bench spank -- [OPTIONS]")]
     Spank {
@@ -67,6 +71,7 @@ fn run(bench: Bench) -> Result<()> {
             discovery::run(pairs)?;
             usage::run()
         }
+        Bench::Policy(args) => policy::run(&args),
         Bench::Spank { pairs } => spank::run(usize::from(pairs)),
         Bench::Pairs { pairs, a, b } => pairs::run(pairs, &a, &b),
     }

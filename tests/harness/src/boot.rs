@@ -5,12 +5,13 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::cage::Cage;
 use crate::cage::plan::{Bind, Machine, Plan};
+use crate::clock::SHARED_MEMORY;
 use crate::conf::{self, Conf, LOG, RUN};
 use crate::daemon::{Daemon, Start};
 use crate::files::{make, own, put};
@@ -79,6 +80,7 @@ impl Cluster {
             logs: Logs { folder: log },
             allowed: Mutex::new(allowed),
             daemons: Mutex::new(Vec::new()),
+            clock: OnceLock::new(),
             stopped: false,
         };
         cluster.furnish()?;
@@ -139,11 +141,12 @@ impl Cluster {
     }
 
     fn start_daemons(&self) -> Result<()> {
-        // MariaDB takes longest: everything else that can starts meanwhile.
+        // MariaDB takes longest: everything else that can starts meanwhile. It and munged go by the machine's clock.
         if self.builder.accounting {
             self.start_mariadb()?;
         }
         self.start_munged()?;
+        self.start_clock()?;
         if self.builder.accounting {
             self.wait_mariadb()?;
             self.start_slurmdbd()?;
@@ -334,7 +337,7 @@ impl Cluster {
         Ok(exec)
     }
 
-    fn launch(
+    pub(crate) fn launch(
         &self,
         name: &str,
         machine: &str,
@@ -460,13 +463,16 @@ fn plan(builder: &Builder, conf: &Conf, root: &Root, id: &str, folder: &Path) ->
         to: to.to_owned(),
         read_only: false,
     };
-    let binds = vec![
+    let mut binds = vec![
         bind(folder.join("etc"), "/etc/slurm"),
         bind(folder.join("opt"), "/opt/sgpu"),
         bind(folder.join("log"), LOG),
         bind(plan.shared("home"), "/home"),
         bind(plan.shared("munge"), "/run/munge"),
     ];
+    if builder.clock.is_some() {
+        binds.push(bind(plan.shared("shm"), SHARED_MEMORY));
+    }
     plan.machines.push(Machine {
         name: conf.controller.clone(),
         binds: binds.clone(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fake_nvml::Scenario;
 
+use crate::clock::Clock;
 use crate::conf::JobAcct;
 use crate::gpus::Gpus;
 use crate::{Cluster, Error, Release, Result, Root, paths};
@@ -49,6 +50,7 @@ pub struct Builder {
     pub(crate) slurmd_forks: bool,
     pub(crate) slurmd_env: Vec<(String, String)>,
     pub(crate) allowed: Vec<String>,
+    pub(crate) clock: Option<Clock>,
     pub(crate) boot_deadline: Duration,
 }
 
@@ -75,6 +77,7 @@ impl Builder {
             slurmd_forks: false,
             slurmd_env: Vec::new(),
             allowed: Vec::new(),
+            clock: None,
             boot_deadline: Duration::from_secs(60),
         }
     }
@@ -240,6 +243,16 @@ impl Builder {
     /// Lets lines of the logs pass that would fail the test at teardown.
     pub fn allow_log(mut self, pattern: &str) -> Self {
         self.allowed.push(pattern.to_owned());
+        self
+    }
+
+    /// A clock of its own, which starts at `2026-01-01 00:00:00`, say, in UTC, and of which `speed` seconds pass in
+    /// one of the machine's. Daemons, jobs and commands go by it; munged does not.
+    pub fn clock(mut self, start: &str, speed: u32) -> Self {
+        self.clock = Some(Clock {
+            speed,
+            start: start.to_owned(),
+        });
         self
     }
 

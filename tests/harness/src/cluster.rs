@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -39,6 +39,8 @@ pub struct Cluster {
     pub(crate) logs: Logs,
     pub(crate) allowed: Mutex<Allowed>,
     pub(crate) daemons: Mutex<Vec<Daemon>>,
+    /// The variables of its own clock, once that runs.
+    pub(crate) clock: OnceLock<Vec<String>>,
     pub(crate) stopped: bool,
 }
 
@@ -120,7 +122,8 @@ impl Cluster {
 
     /// A program to be run, on the controller and as root unless said otherwise.
     pub fn command(&self, program: &str) -> Exec<'_> {
-        Exec::new(&self.cage, &self.controller, program)
+        let clock = self.clock.get().map_or(&[][..], Vec::as_slice);
+        Exec::new(&self.cage, &self.controller, clock, program)
     }
 
     /// Runs a program on the controller as root.

@@ -110,6 +110,8 @@ impl fmt::Display for Output {
 pub struct Exec<'c> {
     cage: &'c Cage,
     machine: String,
+    /// The variables of the cluster's clock, `NAME=value`.
+    clock: &'c [String],
     program: String,
     args: Vec<String>,
     env: Vec<(String, String)>,
@@ -142,10 +144,11 @@ impl Account {
 }
 
 impl<'c> Exec<'c> {
-    pub(crate) fn new(cage: &'c Cage, machine: &str, program: &str) -> Self {
+    pub(crate) fn new(cage: &'c Cage, machine: &str, clock: &'c [String], program: &str) -> Self {
         Self {
             cage,
             machine: machine.to_owned(),
+            clock,
             program: program.to_owned(),
             args: Vec::new(),
             env: Vec::new(),
@@ -261,6 +264,10 @@ impl<'c> Exec<'c> {
                 "2",
                 &format!("{:.3}", timeout.as_secs_f64()),
             ]);
+        }
+        // Behind what counts the machine's seconds.
+        if !self.clock.is_empty() {
+            command.arg("/usr/bin/env").args(self.clock);
         }
         command.arg(&self.program).args(&self.args);
         command.stdin(Stdio::null());

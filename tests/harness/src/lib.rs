@@ -6,6 +6,7 @@ mod boot;
 mod builder;
 mod cage;
 mod cgroup;
+mod clock;
 mod cluster;
 pub mod conf;
 mod cores;
