@@ -93,10 +93,10 @@ fn preemption_serves_the_urgent_and_loses_work() {
     let shape = Shape {
         nodes: 4,
         gpus_per_node: 8,
-        jobs: 50,
+        jobs: 36,
         load: 1.0,
         mix: Mix::Bursts,
-        longest_s: 3000,
+        longest_s: 2400,
         seed: 3,
     };
     let jobs = jobs(&[], &shape).unwrap();
