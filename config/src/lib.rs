@@ -29,6 +29,8 @@ pub mod request;
 mod signal;
 mod spank;
 
+use std::io::Read as _;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -99,12 +101,36 @@ pub enum ConfigError {
     },
 }
 
+/// More than any site writes.
+const LONGEST_BYTES: u64 = 1 << 20;
+
+/// A file of the site's.
+///
+/// # Errors
+/// It cannot be read, is a pipe, or has no end.
+pub fn text(path: &Path) -> std::io::Result<String> {
+    if std::fs::metadata(path)?.file_type().is_fifo() {
+        return Err(std::io::Error::other("it is a pipe"));
+    }
+    let mut text = String::new();
+    let most = LONGEST_BYTES.saturating_add(1);
+    let read = std::fs::File::open(path)?
+        .take(most)
+        .read_to_string(&mut text)?;
+    if u64::try_from(read).is_ok_and(|read| read == most) {
+        return Err(std::io::Error::other(format!(
+            "it is longer than {LONGEST_BYTES} bytes"
+        )));
+    }
+    Ok(text)
+}
+
 /// Reads the sections for a node. A file that is not there says nothing.
 ///
 /// # Errors
 /// The file cannot be read or says what cannot be.
 pub fn read(path: &Path, node: &str) -> Result<Sections, ConfigError> {
-    match std::fs::read_to_string(path) {
+    match text(path) {
         Ok(text) => parse(&text, node).map_err(|what| ConfigError::Wrong {
             path: path.to_owned(),
             what,
@@ -233,6 +259,8 @@ mod tests {
         assert_eq!(none, Sections::default());
         let folder = read(Path::new("/"), "n1").unwrap_err();
         assert!(folder.to_string().starts_with("/: "), "{folder}");
+        let endless = read(Path::new("/dev/zero"), "n1").unwrap_err();
+        assert!(endless.to_string().contains("longer than"), "{endless}");
     }
 
     #[test]

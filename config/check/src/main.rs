@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     }
     configs.dedup();
     for path in &configs {
-        let text = std::fs::read_to_string(path);
+        let text = sgpu_config::text(path);
         let faults = text.map(|text| sgpu_config::faults(&text));
         tell(path, faults, sgpu_config::DEFAULT_PATH);
     }

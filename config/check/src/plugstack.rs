@@ -28,7 +28,7 @@ pub(crate) fn read(path: &Path) -> Vec<(PathBuf, io::Result<Found>)> {
 }
 
 fn add(path: &Path, files: &mut Vec<(PathBuf, io::Result<Found>)>, deeper: usize) {
-    let found = std::fs::read_to_string(path).map(|text| parse(&text));
+    let found = sgpu_config::text(path).map(|text| parse(&text));
     let includes = found.as_ref().map_or(Vec::new(), |found| {
         let folder = path.parent().unwrap_or(Path::new("/"));
         let pattern = |name: &String| folder.join(name).to_string_lossy().into_owned();
@@ -49,15 +49,27 @@ fn add(path: &Path, files: &mut Vec<(PathBuf, io::Result<Found>)>, deeper: usize
 /// spank(7)).
 fn parse(text: &str) -> Found {
     let mut found = Found::default();
-    for (line, number) in text.lines().zip(1_usize..) {
+    for (line, number) in text.split('\n').zip(1_usize..) {
         let said = line.split('#').next().unwrap_or_default();
-        let mut words = said.split_whitespace();
+        // As Slurm splits it: a carriage return is part of the last word.
+        let mut words = said.split([' ', '\t']).filter(|word| !word.is_empty());
         let (Some(kind), Some(path)) = (words.next(), words.next()) else {
             continue;
         };
         if kind == "include" {
             found.includes.push(path.to_owned());
             continue;
+        }
+        let is_ours = path.contains("spank_sgpu_");
+        if is_ours && kind != "required" && kind != "optional" {
+            let fault = format!("line {number}: {kind:?} is none of required, optional, include");
+            found.faults.push(fault);
+        }
+        if is_ours && path.ends_with('\r') {
+            let fault = format!(
+                "line {number}: a carriage return stands at its end, which Slurm takes for part of the name"
+            );
+            found.faults.push(fault);
         }
         let path = Path::new(path);
         let words: Vec<String> = words.map(str::to_owned).collect();
@@ -115,6 +127,24 @@ mod tests {
         }
         assert_eq!(found.configs, [Path::new("/opt/a.toml")]);
         assert_eq!(found.includes, ["more/*.conf"]);
+    }
+
+    #[test]
+    fn what_slurm_does_not_read_as_it_is_meant_is_told() {
+        let found = parse(
+            "\u{feff}optional spank_sgpu_env.so\noptional spank_sgpu_env.so\r\n\
+             optional spank_sgpu_env.so profile=torch\r\nplugin spank_sgpu_env.so\n",
+        );
+        let words = [
+            "line 1: \"\\u{feff}optional\"",
+            "line 2: a carriage",
+            "line 3: profile: \"torch\\r\"",
+            "line 4: \"plugin\"",
+        ];
+        assert_eq!(found.faults.len(), words.len(), "{:?}", found.faults);
+        for (fault, word) in found.faults.iter().zip(words) {
+            assert!(fault.starts_with(word), "{fault}");
+        }
     }
 
     #[test]
