@@ -140,8 +140,7 @@ fn wanted(spank: &Spank<'_>) -> Option<Request> {
 }
 
 fn flag_file(spank: &Spank<'_>) -> Option<String> {
-    let base = spank.getenv("TMPDIR").filter(|base| base.starts_with('/'));
-    let base = base.as_deref().unwrap_or("/tmp");
+    let own = spank.getenv("TMPDIR").filter(|base| base.starts_with('/'));
     let number = |result: Result<u32, _>| result.ok();
     let task = format!(
         "{}.{}.{}",
@@ -149,13 +148,17 @@ fn flag_file(spank: &Spank<'_>) -> Option<String> {
         number(spank.step_id())?,
         spank.getenv("SLURM_PROCID")?
     );
-    match flag::prepare(Path::new(base), &task) {
-        Ok(path) => path.into_os_string().into_string().ok(),
-        Err(error) => {
-            log::error(format_args!("no flag file in {base}: {error}"));
-            None
+    // A TMPDIR that does not serve becomes /tmp: so does Slurm, after this hook.
+    let bases = own.as_deref().into_iter().chain(["/tmp"]);
+    let mut failed = String::new();
+    for base in bases {
+        match flag::prepare(Path::new(base), &task) {
+            Ok(path) => return path.into_os_string().into_string().ok(),
+            Err(error) => failed = format!("no flag file in {base}: {error}"),
         }
     }
+    log::error(failed);
+    None
 }
 
 fn environment(spank: &Spank<'_>, orders: &Orders) {

@@ -41,7 +41,7 @@ impl Cores {
 
 /// What the task at a place gets, when `wants` are the CPUs that each of the tasks wants: cores that several
 /// want are dealt out among these in equal runs, so that no two have one in common. Only where there are
-/// fewer cores than tasks do several have the same.
+/// fewer cores than tasks do several have the same, each core as many tasks as the next, or one more.
 #[must_use]
 pub fn part(wants: &[CpuSet], cores: &Cores, task: usize) -> CpuSet {
     let all = wants
@@ -69,7 +69,7 @@ pub fn part(wants: &[CpuSet], cores: &Cores, task: usize) -> CpuSet {
         for core in mine.unwrap_or_default() {
             got = got.union(core);
         }
-        if let Some(core) = cores.get(place.checked_rem(cores.len()).unwrap_or(0)) {
+        if let Some(core) = cores.get(start(place)) {
             shared = shared.union(core);
         }
     }
@@ -111,6 +111,15 @@ mod tests {
         assert_eq!(parts(&["0-15"], &eight()), ["0-15"]);
         // One sibling of each core is all that is allowed.
         assert_eq!(parts(&["0-3", "0-3"], &eight()), ["0-1", "2-3"]);
+    }
+
+    #[test]
+    fn fewer_cores_than_tasks_are_shared_evenly() {
+        let two = Cores::default();
+        assert_eq!(parts(&["0-1"; 4], &two), ["0", "0", "1", "1"]);
+        assert_eq!(parts(&["0-1"; 3], &two), ["0", "0", "1"]);
+        assert_eq!(parts(&["0-1"; 5], &two), ["0", "0", "0", "1", "1"]);
+        assert_eq!(parts(&["0-2"; 4], &two), ["0", "0", "1", "2"]);
     }
 
     #[test]
