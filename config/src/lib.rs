@@ -26,6 +26,7 @@
 mod checked;
 mod faults;
 pub mod request;
+mod sched;
 mod signal;
 mod spank;
 
@@ -35,6 +36,7 @@ use serde::Deserialize;
 use slurm_text::hostlist;
 
 pub use faults::faults;
+pub use sched::{Mode, Preempt, SiteFactor, Weights};
 pub use signal::Signal;
 pub use spank::{Bind, BindMode, Checkpoint, Env, MemoryPolicy, Profile, Scope};
 
@@ -51,6 +53,10 @@ pub struct Sections {
     pub env: Env,
     /// Signals before a job is stopped.
     pub checkpoint: Checkpoint,
+    /// The site's part of the priority; the same for all nodes.
+    pub site_factor: SiteFactor,
+    /// Whom a job may push out; the same for all nodes.
+    pub preempt: Preempt,
 }
 
 /// The file.
@@ -60,6 +66,8 @@ struct File {
     bind: Bind,
     env: Env,
     checkpoint: Checkpoint,
+    site_factor: SiteFactor,
+    preempt: Preempt,
     class: Vec<Class>,
 }
 
@@ -128,6 +136,8 @@ pub fn parse(text: &str, node: &str) -> Result<Sections, String> {
         bind: file.bind,
         env: file.env,
         checkpoint: file.checkpoint,
+        site_factor: file.site_factor,
+        preempt: file.preempt,
     };
     for class in file.class {
         // The list was read before.
@@ -136,6 +146,7 @@ pub fn parse(text: &str, node: &str) -> Result<Sections, String> {
                 bind: class.bind.over(sections.bind),
                 env: class.env.over(sections.env),
                 checkpoint: class.checkpoint.over(sections.checkpoint),
+                ..sections
             };
         }
     }
