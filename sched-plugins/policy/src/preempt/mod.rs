@@ -27,7 +27,7 @@ pub use amount::Amount;
 pub use budget::Budget;
 pub use claims::{Claim, Claims};
 pub use loss::{CLASSES, Loss, cost};
-pub use plan::{Outcome, Plan, Planner, Victim};
+pub use plan::{Context, Lacking, Outcome, Plan, Planner, Victim};
 pub use request::{Gpus, Request};
 pub use rules::Rules;
 pub use state::{Host, Job, KINDS, Node, Pool, Share, State};

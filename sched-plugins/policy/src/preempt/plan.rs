@@ -196,7 +196,8 @@ impl Planner {
         state: &State,
         request: &Request,
         context: &Context<'_>,
-        plan: &Plan,
+        nodes: &[(u32, u32)],
+        is_victim: impl Fn(u32, i64) -> bool,
     ) -> bool {
         self.claim(state, request, context.claims);
         self.there.clear();
@@ -209,14 +210,13 @@ impl Planner {
         self.judge(state, request, context);
         let gone = (0_u32..).zip(state.jobs()).filter(|(number, job)| {
             let is_candidate = self.fates.get(at(*number)) == Some(&Fate::Candidate);
-            let is = |victim: &Victim| (victim.job, victim.start) == (job.id, job.start);
-            is_candidate && plan.victims.iter().any(is)
+            is_candidate && is_victim(job.id, job.start)
         });
         let gone: Vec<u32> = gone.map(|(number, _)| number).collect();
         for job in gone {
             self.take(state, request, job);
         }
-        let nodes: Vec<u32> = plan.nodes.iter().map(|(node, _)| *node).collect();
+        let nodes: Vec<u32> = nodes.iter().map(|(node, _)| *node).collect();
         self.fits_on(state, request, &nodes)
     }
 

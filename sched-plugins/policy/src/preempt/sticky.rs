@@ -164,10 +164,7 @@ impl Offered<'_> {
     /// Its place in the plan, from 0 on.
     #[must_use]
     pub fn rank(&self, job: u32, start: i64) -> Option<u32> {
-        let place = self
-            .order
-            .binary_search_by_key(&(job, start), |(job, start, _)| (*job, *start));
-        self.order.get(place.ok()?).map(|(_, _, rank)| *rank)
+        rank(self.order, job, start)
     }
 }
 
@@ -319,10 +316,14 @@ impl Preemptors {
         };
         if entry.is_pushing() {
             let is_over = entry.is_over(now, rules.settle_seconds);
-            let running = running(state, &entry.plan);
+            let running = running(state, entry);
             if running.0 > 0
                 && !is_over
-                && self.planner.holds(state, request, &context, &entry.plan)
+                && self
+                    .planner
+                    .holds(state, request, &context, &entry.plan.nodes, |job, start| {
+                        rank(&entry.order, job, start).is_some()
+                    })
             {
                 self.counters.kept = self.counters.kept.saturating_add(1);
                 entry.seen = now;
@@ -444,18 +445,24 @@ fn claim(state: &State, request: &Request, plan: &Plan) -> Claim {
 }
 
 /// How many of a plan's victims still run, and what they cost.
-fn running(state: &State, plan: &Plan) -> (usize, u64) {
+fn running(state: &State, entry: &Entry) -> (usize, u64) {
     let mut found = (0_usize, 0_u64);
-    if plan.victims.is_empty() {
-        return found;
-    }
-    for job in state.jobs() {
-        for victim in &plan.victims {
-            if (victim.job, victim.start) == (job.id, job.start) {
-                found.0 = found.0.saturating_add(1);
-                found.1 = found.1.saturating_add(victim.cost);
-            }
-        }
+    let running = state
+        .jobs()
+        .iter()
+        .filter_map(|job| rank(&entry.order, job.id, job.start));
+    for rank in running {
+        let victim = entry.plan.victims.iter().rev().nth(super::state::at(rank));
+        found.0 = found.0.saturating_add(1);
+        found.1 = found
+            .1
+            .saturating_add(victim.map_or(0, |victim| victim.cost));
     }
     found
+}
+
+/// The place of a run of a job in a plan, from 0 on.
+fn rank(order: &[(u32, i64, u32)], job: u32, start: i64) -> Option<u32> {
+    let place = order.binary_search_by_key(&(job, start), |(job, start, _)| (*job, *start));
+    order.get(place.ok()?).map(|(_, _, rank)| *rank)
 }
