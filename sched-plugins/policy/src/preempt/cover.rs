@@ -45,6 +45,111 @@ pub(crate) struct Lack {
     pub(crate) memory: bool,
 }
 
+/// What a search goes by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Board<'a> {
+    /// The kind of GPU that is asked for.
+    pub(crate) kind: Option<u16>,
+    /// By job.
+    pub(crate) fates: &'a [Fate],
+    /// By job.
+    pub(crate) prices: &'a [Price],
+    /// How many classes are told apart.
+    pub(crate) classes: usize,
+}
+
+/// What the jobs of one class on a node give together, and the least that one of them costs.
+#[derive(Clone, Copy, Debug)]
+struct Sum {
+    gives: Amount,
+    cost: u64,
+    each: u64,
+}
+
+impl Sum {
+    const NONE: Self = Self {
+        gives: Amount::NONE,
+        cost: u64::MAX,
+        each: u64::MAX,
+    };
+}
+
+/// What making up for `deficit` on a node loses at least.
+///
+/// What lower classes give together does not do: of the class that does, some must go, and all of the deficit
+/// costs what its cheapest GPU costs, or more.
+///
+/// # Errors
+/// All jobs that may go do not make up for it.
+pub(crate) fn at_least(
+    board: &Board<'_>,
+    shares: &[(u32, Share)],
+    deficit: Amount,
+) -> Result<Loss, Lack> {
+    let mut sums = [Sum::NONE; CLASSES];
+    let mut loss = Loss {
+        run: u64::MAX,
+        ..Loss::NONE
+    };
+    let (mut run_each, mut most_gpus) = (u64::MAX, 1);
+    let (mut last, mut last_gpus) = (u32::MAX, 0_u32);
+    for (job, share) in shares {
+        if board.fates.get(at(*job)) != Some(&Fate::Candidate) {
+            continue;
+        }
+        let gives = share.amount(board.kind).min(deficit);
+        if gives == Amount::NONE {
+            continue;
+        }
+        let Some(price) = board.prices.get(at(*job)) else {
+            continue;
+        };
+        let Some(sum) = sums.get_mut(usize::from(price.place)) else {
+            continue;
+        };
+        sum.gives = sum.gives.plus(gives);
+        sum.cost = sum.cost.min(price.cost);
+        loss.run = loss.run.min(price.run);
+        if gives.gpus > 0 {
+            sum.each = sum.each.min(price.each);
+            run_each = run_each.min(price.run_each);
+            // Several kinds of GPU on one node.
+            last_gpus = if last == *job {
+                last_gpus.saturating_add(gives.gpus)
+            } else {
+                gives.gpus
+            };
+            last = *job;
+            most_gpus = most_gpus.max(last_gpus);
+        }
+    }
+    let mut lower = Amount::NONE;
+    let classes = sums.iter().zip(loss.by_class.iter_mut());
+    for (sum, slot) in classes.take(board.classes.max(1)).rev() {
+        let both = lower.plus(sum.gives);
+        if !both.covers(deficit) {
+            lower = both;
+            continue;
+        }
+        let gpus = deficit.gpus.saturating_sub(lower.gpus);
+        *slot = if gpus > 0 {
+            sum.cost.max(sum.each.saturating_mul(gpus.into()))
+        } else {
+            sum.cost
+        };
+        if deficit.gpus > 0 {
+            loss.run = loss.run.max(run_each.saturating_mul(deficit.gpus.into()));
+        }
+        loss.jobs = deficit.gpus.div_ceil(most_gpus).max(1);
+        return Ok(loss);
+    }
+    Err(Lack {
+        gpus: lower.gpus < deficit.gpus,
+        cores: lower.cores < deficit.cores,
+        memory: lower.memory < deficit.memory,
+    })
+}
+
 /// The search, with the memory that it uses again and again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Search {
@@ -62,29 +167,17 @@ pub(crate) struct Search {
 
 impl Search {
     /// Looks up the jobs of a node that could make up for `deficit`.
-    ///
-    /// # Errors
-    /// They cannot.
-    pub(crate) fn gather(
-        &mut self,
-        shares: &[(u32, Share)],
-        kind: Option<u16>,
-        deficit: Amount,
-        fates: &[Fate],
-        prices: &[Price],
-    ) -> Result<(), Lack> {
+    fn gather(&mut self, board: &Board<'_>, shares: &[(u32, Share)], deficit: Amount) {
         self.candidates.clear();
         self.deficit = deficit;
-        let mut sum = Amount::NONE;
         for (job, share) in shares {
-            if fates.get(at(*job)) != Some(&Fate::Candidate) {
+            if board.fates.get(at(*job)) != Some(&Fate::Candidate) {
                 continue;
             }
-            let gives = share.amount(kind).min(deficit);
+            let gives = share.amount(board.kind).min(deficit);
             if gives == Amount::NONE {
                 continue;
             }
-            sum = sum.plus(gives);
             match self.candidates.last_mut() {
                 // Several kinds of GPU on one node.
                 Some(last) if last.job == *job => {
@@ -93,84 +186,20 @@ impl Search {
                 _ => self.candidates.push(Candidate {
                     job: *job,
                     gives,
-                    price: prices.get(at(*job)).copied().unwrap_or_default(),
+                    price: board.prices.get(at(*job)).copied().unwrap_or_default(),
                 }),
             }
         }
-        if sum.covers(deficit) {
-            return Ok(());
-        }
-        Err(Lack {
-            gpus: sum.gpus < deficit.gpus,
-            cores: sum.cores < deficit.cores,
-            memory: sum.memory < deficit.memory,
-        })
     }
 
-    /// What the gathered jobs' going loses at least, by what they give and cost for it.
-    pub(crate) fn at_least(&self) -> Loss {
-        // All that lower classes give does not do: some of this class must go.
-        let mut by_class = [Amount::NONE; CLASSES];
-        let mut highest = 0_u8;
-        let mut run = f64::INFINITY;
-        let mut least_run = u64::MAX;
-        let mut most_gpus = 1;
-        for candidate in &self.candidates {
-            let place = candidate.price.place;
-            if let Some(sum) = by_class.get_mut(usize::from(place)) {
-                *sum = sum.plus(candidate.gives);
-            }
-            highest = highest.max(place);
-            most_gpus = most_gpus.max(candidate.gives.gpus);
-            least_run = least_run.min(candidate.price.run);
-            if candidate.gives.gpus > 0 {
-                run = run.min(real(candidate.price.run) / f64::from(candidate.gives.gpus));
-            }
-        }
-        let mut lower = Amount::NONE;
-        let mut place = usize::from(highest);
-        loop {
-            let here = by_class.get(place).copied().unwrap_or_default();
-            if lower.plus(here).covers(self.deficit) || place == 0 {
-                break;
-            }
-            lower = lower.plus(here);
-            place = place.saturating_sub(1);
-        }
-        let gpus = self.deficit.gpus.saturating_sub(lower.gpus);
-        let here = self
-            .candidates
-            .iter()
-            .filter(|candidate| usize::from(candidate.price.place) == place);
-        let cost = if gpus > 0 {
-            let each = here
-                .filter(|candidate| candidate.gives.gpus > 0)
-                .map(|candidate| real(candidate.price.cost) / f64::from(candidate.gives.gpus))
-                .fold(f64::INFINITY, f64::min);
-            floor(each * f64::from(gpus))
-        } else {
-            here.map(|candidate| candidate.price.cost)
-                .min()
-                .unwrap_or(0)
-        };
-        let mut loss = Loss {
-            run: least_run,
-            jobs: 1,
-            ..Loss::NONE
-        };
-        if self.deficit.gpus > 0 {
-            loss.run = loss.run.max(floor(run * f64::from(self.deficit.gpus)));
-            loss.jobs = self.deficit.gpus.div_ceil(most_gpus);
-        }
-        if let Some(slot) = loss.by_class.get_mut(place) {
-            *slot = cost;
-        }
-        loss
-    }
-
-    /// The cheapest of the gathered jobs that make up for the deficit: what they lose, and how many GPUs more
-    /// than needed they give. They are in `jobs`.
-    pub(crate) fn cheapest(&mut self) -> Loss {
+    /// The cheapest jobs of a node that make up for `deficit`: what they lose. They are in `jobs`.
+    pub(crate) fn cheapest(
+        &mut self,
+        board: &Board<'_>,
+        shares: &[(u32, Share)],
+        deficit: Amount,
+    ) -> Loss {
+        self.gather(board, shares, deficit);
         self.jobs.clear();
         self.best = None;
         self.candidates.sort_unstable_by_key(Candidate::key);
@@ -293,19 +322,6 @@ fn bit(index: usize) -> u64 {
         .unwrap_or(0)
 }
 
-fn real(number: u64) -> f64 {
-    number as f64
-}
-
-/// A little below, so that a bound stays one.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "`as` goes to the nearest end"
-)]
-fn floor(number: f64) -> u64 {
-    (number * (1.0 - 1e-12)) as u64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -328,22 +344,29 @@ mod tests {
                 (job, share)
             })
             .collect();
-        let prices: Vec<Price> = rows
-            .iter()
-            .map(|row| Price {
-                place: row.3,
-                cost: row.4,
-                run: row.4 / 2,
-            })
-            .collect();
+        let prices: Vec<Price> = rows.iter().map(|row| price(row.3, row.4, row.0)).collect();
         let fates = vec![Fate::Candidate; rows.len()];
-        search
-            .gather(&shares, None, deficit, &fates, &prices)
-            .ok()?;
-        let bound = search.at_least();
-        let loss = search.cheapest();
+        let board = Board {
+            kind: None,
+            fates: &fates,
+            prices: &prices,
+            classes: CLASSES,
+        };
+        let bound = at_least(&board, &shares, deficit).ok()?;
+        let loss = search.cheapest(&board, &shares, deficit);
         assert!(bound <= loss, "{bound:?} {loss:?}");
         Some((search, loss))
+    }
+
+    fn price(place: u8, cost: u64, gpus: u16) -> Price {
+        let each = |all: u64| all / u64::from(gpus.max(1));
+        Price {
+            place,
+            cost,
+            run: cost / 2,
+            each: each(cost),
+            run_each: each(cost / 2),
+        }
     }
 
     fn gpus(gpus: u32) -> Amount {
@@ -420,7 +443,7 @@ mod tests {
                 });
                 if sum.covers(deficit) {
                     let loss = inside().fold(Loss::NONE, |loss, row| {
-                        loss.with(&Price { place: row.3, cost: row.4, run: row.4 / 2 })
+                        loss.with(&price(row.3, row.4, row.0))
                     });
                     best = Some(best.map_or(loss, |best: Loss| best.min(loss)));
                 }

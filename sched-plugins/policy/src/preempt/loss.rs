@@ -76,6 +76,10 @@ pub(crate) struct Price {
     pub(crate) cost: u64,
     /// [`Loss::run`].
     pub(crate) run: u64,
+    /// No more than its cost for each of its GPUs.
+    pub(crate) each: u64,
+    /// No more than its run for each of its GPUs.
+    pub(crate) run_each: u64,
 }
 
 /// How much of the cluster a job is, in thousandths of a GPU. A job without GPUs counts by its cores, a
@@ -107,14 +111,13 @@ pub(crate) fn price(job: &Job, size: Size, place: u8, rules: &Rules, now: i64) -
         .saturating_mul(job.restarts.into())
         .saturating_add(1000);
     let weight = weight(size);
-    let cost = lost
-        .saturating_add(again.into())
-        .saturating_mul(weight)
-        .saturating_mul(repeats);
+    let each = lost.saturating_add(again.into()).saturating_mul(repeats);
     Price {
         place,
-        cost: (cost / 1000).max(1),
+        cost: (each.saturating_mul(weight) / 1000).max(1),
         run: ran.saturating_mul(weight),
+        each,
+        run_each: ran.saturating_mul(1000),
     }
 }
 
@@ -133,33 +136,37 @@ fn since(from: i64, to: i64) -> u64 {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
     /// The classes, the highest first.
-    classes: Vec<u32>,
+    classes: [u32; CLASSES],
+    len: usize,
 }
 
 impl Places {
-    /// The classes of jobs. Only the highest are kept, so each costs a look at a few.
-    pub(crate) fn fill(&mut self, classes: impl Iterator<Item = u32>) {
-        self.classes.clear();
-        let mut last = None;
-        for class in classes {
-            if last == Some(class) {
-                continue;
-            }
-            last = Some(class);
-            let place = self.classes.partition_point(|other| *other > class);
-            if self.classes.get(place) != Some(&class) && place < CLASSES {
-                self.classes.insert(place, class);
-                self.classes.truncate(CLASSES);
-            }
+    /// Takes in a job's class. Only the highest are kept.
+    pub(crate) fn add(&mut self, class: u32) {
+        let known = self.classes.get(..self.len).unwrap_or_default();
+        if known.contains(&class) {
+            return;
         }
+        let place = known.iter().filter(|other| **other > class).count();
+        if let Some(lower) = self.classes.get_mut(place..) {
+            lower.rotate_right(1);
+            if let Some(slot) = lower.first_mut() {
+                *slot = class;
+            }
+            self.len = self.len.saturating_add(1).min(CLASSES);
+        }
+    }
+
+    /// How many are told apart.
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     /// The place of a class.
     pub(crate) fn of(&self, class: u32) -> u8 {
-        // Aligned to the end, so that few classes are compared in few places.
-        let place = self.classes.iter().position(|other| *other <= class);
-        let place = place.unwrap_or(CLASSES.saturating_sub(1));
-        u8::try_from(place).unwrap_or(0)
+        let known = self.classes.get(..self.len).unwrap_or_default();
+        let above = known.iter().filter(|other| **other > class).count();
+        u8::try_from(above.min(CLASSES.saturating_sub(1))).unwrap_or(0)
     }
 }
 
@@ -232,10 +239,14 @@ mod tests {
 
     #[test]
     fn high_classes_come_first() {
-        let mut places = Places::default();
-        places.fill([5, 5, 30, 10, 5].into_iter());
+        let fill = |classes: &[u32]| {
+            let mut places = Places::default();
+            classes.iter().for_each(|class| places.add(*class));
+            places
+        };
+        let places = fill(&[5, 5, 30, 10, 5]);
         assert_eq!([30, 10, 5].map(|class| places.of(class)), [0, 1, 2]);
-        places.fill([1, 2, 3, 4, 5, 6, 7, 8].into_iter());
+        let places = fill(&[1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(
             [8, 7, 6, 5, 4, 3, 2, 1].map(|class| places.of(class)),
             [0, 1, 2, 3, 4, 5, 5, 5]
@@ -244,11 +255,12 @@ mod tests {
             place: 1,
             cost: u64::MAX,
             run: 9,
+            ..Price::default()
         });
         let high = Loss::NONE.with(&Price {
             place: 0,
             cost: 1,
-            run: 0,
+            ..Price::default()
         });
         assert!(low < high);
         assert_eq!([low, high].into_iter().sum::<Loss>().jobs, 2);

@@ -8,8 +8,8 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use super::cover::{Fate, Search};
-use super::loss::{CLASSES, Loss, Places, Price};
+use super::cover::{Board, Fate, Search, at_least};
+use super::loss::{CLASSES, Loss, Price};
 use super::request::{Gpus, Request};
 use super::rules::Rules;
 use super::state::{State, at};
@@ -17,6 +17,8 @@ use super::{Amount, Claims};
 
 /// Ways to spread a number of GPUs over nodes that are tried.
 const MOST_SPREADS: usize = 16;
+/// So many nodes are searched in full; of more, the likely ones.
+const MOST_SEARCHED: usize = 64;
 /// Jobs on several nodes that are tried as the first victim.
 const MOST_SEEDS: usize = 16;
 
@@ -130,7 +132,10 @@ pub struct Planner {
     /// [`Planner::prices`], those of jobs on several nodes spread over these.
     spread: Vec<Price>,
     wide: Vec<u32>,
-    places: Places,
+    classes: usize,
+    /// The nodes that are looked at.
+    pool: Vec<u32>,
+    soon: Vec<u32>,
     /// What is there for the preemptor on each node, with what has been taken so far.
     there: Vec<Amount>,
     /// What others claim there.
@@ -245,37 +250,41 @@ impl Planner {
             trust_coming,
             ..
         } = *context;
-        let candidates = state.jobs().iter().filter(|job| !job.exempt);
-        self.places.fill(candidates.map(|job| job.class));
-        self.fates.clear();
+        self.classes = state.places().len();
+        let jobs = || state.jobs().iter().zip(state.sizes());
         self.prices.clear();
-        self.pledged.clear();
-        let is_pledged =
-            |job: (u32, i64)| !pledged.is_empty() && pledged.binary_search(&job).is_ok();
+        self.prices.extend(jobs().map(|(job, size)| {
+            let place = state.places().of(job.class);
+            super::loss::price(job, *size, place, rules, now)
+        }));
+        let Self { fates, soon, .. } = self;
         let wait = u64::from(rules.wait_short_seconds);
-        for (number, (job, size)) in (0..).zip(state.jobs().iter().zip(state.sizes())) {
-            let place = self.places.of(job.class);
-            self.prices
-                .push(super::loss::price(job, *size, place, rules, now));
-            let fate = if trust_coming && job.end.abs_diff(now) <= wait {
-                for share in state.shares_of(number) {
-                    let is_usable = state.nodes().get(at(share.node)).is_some_and(|n| n.usable);
-                    if let Some(there) = self.there.get_mut(at(share.node))
-                        && is_usable
-                    {
-                        *there = there.plus(share.amount(request.kind));
-                    }
-                }
+        soon.clear();
+        fates.clear();
+        fates.extend((0..).zip(state.jobs()).map(|(number, job)| {
+            if trust_coming && job.end.abs_diff(now) <= wait {
+                soon.push(number);
                 Fate::Gone
             } else if job.exempt {
                 Fate::Stays
             } else {
-                if is_pledged((job.id, job.start)) {
-                    self.pledged.push(number);
-                }
                 Fate::Candidate
-            };
-            self.fates.push(fate);
+            }
+        }));
+        for job in std::mem::take(&mut self.soon) {
+            self.take(state, request, job);
+        }
+        self.pledged.clear();
+        if !pledged.is_empty() {
+            let running = (0..).zip(state.jobs()).zip(&self.fates);
+            self.pledged.extend(
+                running
+                    .filter(|((_, job), fate)| {
+                        **fate == Fate::Candidate
+                            && pledged.binary_search(&(job.id, job.start)).is_ok()
+                    })
+                    .map(|((number, _), _)| number),
+            );
         }
     }
 
@@ -379,29 +388,104 @@ impl Planner {
     /// The best of all ways that are tried.
     fn best(&mut self, state: &State, request: &Request, lacking: &mut Lacking) -> Option<Choice> {
         self.spread_prices(state, request);
+        self.pool.clear();
+        let usable = (0_u32..).zip(state.nodes()).filter(|(_, node)| node.usable);
+        self.pool.extend(usable.map(|(node, _)| node));
+        let is_small = self.pool.len() <= MOST_SEARCHED;
         let mut best = None;
         match request.gpus {
             Gpus::PerNode(gpus) => {
                 let nodes = at(request.nodes.max(1));
-                self.attempt(state, request, &[], &[(nodes, gpus)], &mut best, lacking);
+                if nodes > 1 && !is_small {
+                    self.shorten(state, request, nodes, &[gpus], lacking);
+                }
+                let mut seen = Lacking::default();
+                let counted = if nodes > 1 && !is_small {
+                    &mut seen
+                } else {
+                    lacking
+                };
+                self.attempt(state, request, &[], &[(nodes, gpus)], &mut best, counted);
             }
             Gpus::Total(gpus) => {
                 let free = self.best_as_they_are(state, request, gpus);
+                let (least, most) = request.node_range();
+                if !is_small {
+                    let mut amounts = [gpus.div_ceil(least), gpus.div_ceil(most), 1].to_vec();
+                    amounts.dedup();
+                    self.shorten(state, request, at(most), &amounts, lacking);
+                }
                 for (kept, steps) in spreads(request, gpus, &free) {
                     let mut seen = Lacking::default();
                     let kept = free.get(..kept).unwrap_or_default();
                     self.attempt(state, request, kept, &steps, &mut best, &mut seen);
-                    *lacking = seen;
+                    if is_small {
+                        *lacking = seen;
+                    }
                 }
-                let found = self.all_out(state, request, gpus);
-                if let Some(found) = found
-                    && best.as_ref().is_none_or(|best| found.loss < best.loss)
-                {
-                    best = Some(found);
+                let is_lowest = |choice: &Choice| {
+                    let lowest = self.classes.saturating_sub(1);
+                    let mut higher = choice.loss.by_class.iter().take(lowest);
+                    higher.all(|cost| *cost == 0)
+                };
+                if is_small || !best.as_ref().is_some_and(is_lowest) {
+                    let found = self.all_out(state, request, gpus);
+                    if let Some(found) = found
+                        && best.as_ref().is_none_or(|best| found.loss < best.loss)
+                    {
+                        best = Some(found);
+                    }
                 }
             }
         }
         best
+    }
+
+    /// Keeps those nodes in the pool that are likely to be taken, for each number of GPUs and kind of price.
+    fn shorten(
+        &mut self,
+        state: &State,
+        request: &Request,
+        nodes: usize,
+        amounts: &[u32],
+        lacking: &mut Lacking,
+    ) {
+        let keep = nodes.saturating_mul(2).saturating_add(MOST_SEARCHED / 2);
+        let mut kept: Vec<u32> = Vec::new();
+        let pool = std::mem::take(&mut self.pool);
+        let mut offers: Vec<Offer> = Vec::with_capacity(pool.len());
+        let ways = if self.wide.is_empty() { 1 } else { 2 };
+        for way in 0..ways {
+            for gpus in amounts {
+                let mut seen = Lacking::default();
+                offers.clear();
+                offers.extend(
+                    pool.iter().filter_map(|node| {
+                        self.offer(state, request, *node, *gpus, false, &mut seen)
+                    }),
+                );
+                if way == 0 {
+                    *lacking = seen;
+                }
+                if offers.len() > keep {
+                    offers.select_nth_unstable(keep);
+                    offers.truncate(keep);
+                }
+                kept.extend(offers.iter().map(|offer| offer.node));
+            }
+            if ways > 1 {
+                std::mem::swap(&mut self.prices, &mut self.spread);
+            }
+        }
+        self.wide.truncate(MOST_SEEDS / 4);
+        for job in &self.wide {
+            kept.extend(state.shares_of(*job).iter().map(|share| share.node));
+        }
+        kept.sort_unstable();
+        kept.dedup();
+        self.pool = pool;
+        self.pool.clear();
+        self.pool.extend_from_slice(&kept);
     }
 
     /// The nodes that give most GPUs as they are: (GPUs, node).
@@ -578,7 +662,7 @@ impl Planner {
         found.is_some().then_some(choice)
     }
 
-    /// What a node costs: exactly, or at least.
+    /// What a node costs: exactly, with the jobs in `search.jobs`, or at least.
     fn offer(
         &mut self,
         state: &State,
@@ -602,26 +686,28 @@ impl Planner {
             self.search.jobs.clear();
             return Some(offer);
         }
+        let board = Board {
+            kind: request.kind,
+            fates: &self.fates,
+            prices: &self.prices,
+            classes: self.classes,
+        };
         let shares = state.shares_on(node);
-        let (fates, prices) = (&self.fates, &self.prices);
-        if let Err(lack) = self
-            .search
-            .gather(shares, request.kind, deficit, fates, prices)
-        {
-            let count = match (lack.gpus, lack.cores) {
-                (true, _) => &mut lacking.gpus,
-                (_, true) => &mut lacking.cores,
-                _ => &mut lacking.memory,
-            };
-            *count = count.saturating_add(1);
-            return None;
-        }
-        if is_exact {
-            offer.loss = self.search.cheapest();
-        } else {
-            offer.loss = self.search.at_least();
-            offer.spare = 0;
-            offer.is_exact = false;
+        match at_least(&board, shares, deficit) {
+            Ok(_) if is_exact => offer.loss = self.search.cheapest(&board, shares, deficit),
+            Ok(loss) => {
+                offer.loss = loss;
+                offer.is_exact = false;
+            }
+            Err(lack) => {
+                let count = match (lack.gpus, lack.cores) {
+                    (true, _) => &mut lacking.gpus,
+                    (_, true) => &mut lacking.cores,
+                    _ => &mut lacking.memory,
+                };
+                *count = count.saturating_add(1);
+                return None;
+            }
         }
         Some(offer)
     }
@@ -637,7 +723,8 @@ impl Planner {
     ) -> bool {
         let mut best: Option<Offer> = None;
         let mut jobs = Vec::new();
-        for node in (0_u32..).take(state.nodes().len()) {
+        let pool = std::mem::take(&mut self.pool);
+        for node in pool.iter().copied() {
             if choice.nodes.contains(&node) {
                 continue;
             }
@@ -650,11 +737,9 @@ impl Planner {
             let exact = if bound.is_exact {
                 bound
             } else {
-                // The candidates are gathered already.
-                Offer {
-                    loss: self.search.cheapest(),
-                    is_exact: true,
-                    ..bound
+                match self.offer(state, request, node, gpus, true, lacking) {
+                    Some(exact) => exact,
+                    None => continue,
                 }
             };
             if best.is_none_or(|best| exact < best) {
@@ -663,6 +748,7 @@ impl Planner {
                 jobs.extend_from_slice(&self.search.jobs);
             }
         }
+        self.pool = pool;
         let Some(best) = best else {
             return false;
         };
@@ -688,13 +774,15 @@ impl Planner {
         self.stamps.resize(state.nodes().len(), 0);
         let mut offers = std::mem::take(&mut self.heap).into_vec();
         offers.clear();
-        for node in (0_u32..).take(state.nodes().len()) {
+        let pool = std::mem::take(&mut self.pool);
+        for node in pool.iter().copied() {
             if !choice.nodes.contains(&node)
                 && let Some(offer) = self.offer(state, request, node, gpus, false, lacking)
             {
                 offers.push(Reverse(offer));
             }
         }
+        self.pool = pool;
         let mut heap = BinaryHeap::from(offers);
         let mut unused = Lacking::default();
         let until = choice.nodes.len().saturating_add(nodes);
@@ -771,9 +859,21 @@ impl Planner {
             (price.place, Reverse((price.cost, price.run)), *job)
         });
         let mut needed = Vec::with_capacity(choice.victims.len());
+        let mut nodes = Vec::new();
         for job in std::mem::take(&mut choice.victims) {
             self.put_back(state, request, job);
-            if !self.fits_on(state, request, &choice.nodes) {
+            nodes.clear();
+            let shares = state.shares_of(job).iter().map(|share| share.node);
+            nodes.extend(shares.filter(|node| choice.nodes.contains(node)));
+            if nodes.is_empty() {
+                continue;
+            }
+            // All nodes count together when the GPUs do.
+            let touched = match request.gpus {
+                Gpus::PerNode(_) => &nodes,
+                Gpus::Total(_) => &choice.nodes,
+            };
+            if !self.fits_on(state, request, touched) {
                 self.take(state, request, job);
                 needed.push(job);
             }

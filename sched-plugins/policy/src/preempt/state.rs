@@ -1,6 +1,7 @@
 //! What runs where: flat tables, filled anew for each pass, their memory used again.
 
 use super::Amount;
+use super::loss::Places;
 
 /// Kinds of GPU on one node.
 pub const KINDS: usize = 4;
@@ -139,6 +140,7 @@ pub struct State {
     nodes: Vec<Node>,
     jobs: Vec<Job>,
     sizes: Vec<Size>,
+    places: Places,
     /// The shares, job by job, and where each job's begin.
     shares: Vec<Share>,
     job_starts: Vec<u32>,
@@ -164,6 +166,7 @@ impl State {
     pub fn clear_jobs(&mut self) {
         self.jobs.clear();
         self.sizes.clear();
+        self.places = Places::default();
         self.shares.clear();
         self.job_starts.clear();
         self.on_nodes.clear();
@@ -197,6 +200,9 @@ impl State {
             gpus: size.gpus.saturating_add(u32::from(share.gpus)),
             cores: size.cores.saturating_add(share.cores),
         });
+        if !job.exempt {
+            self.places.add(job.class);
+        }
         self.jobs.push(job);
         self.sizes.push(size);
         true
@@ -253,6 +259,11 @@ impl State {
     #[must_use]
     pub fn jobs(&self) -> &[Job] {
         &self.jobs
+    }
+
+    /// The service classes of the jobs that may go.
+    pub(crate) fn places(&self) -> &Places {
+        &self.places
     }
 
     pub(crate) fn sizes(&self) -> &[Size] {
