@@ -144,6 +144,7 @@ pub struct Planner {
     fits: Vec<(u32, u32)>,
     stamps: Vec<u32>,
     heap: BinaryHeap<Reverse<Offer>>,
+    offers: Vec<Offer>,
     search: Search,
 }
 
@@ -453,7 +454,7 @@ impl Planner {
         let keep = nodes.saturating_mul(2).saturating_add(MOST_SEARCHED / 2);
         let mut kept: Vec<u32> = Vec::new();
         let pool = std::mem::take(&mut self.pool);
-        let mut offers: Vec<Offer> = Vec::with_capacity(pool.len());
+        let mut offers = std::mem::take(&mut self.offers);
         let ways = if self.wide.is_empty() { 1 } else { 2 };
         for way in 0..ways {
             for gpus in amounts {
@@ -486,6 +487,7 @@ impl Planner {
         self.pool = pool;
         self.pool.clear();
         self.pool.extend_from_slice(&kept);
+        self.offers = offers;
     }
 
     /// The nodes that give most GPUs as they are: (GPUs, node).
@@ -721,33 +723,37 @@ impl Planner {
         choice: &mut Choice,
         lacking: &mut Lacking,
     ) -> bool {
+        let pool = std::mem::take(&mut self.pool);
+        let mut offers = std::mem::take(&mut self.offers);
+        offers.clear();
+        let mut likeliest: Option<Offer> = None;
+        for node in pool.iter().copied() {
+            if !choice.nodes.contains(&node)
+                && let Some(offer) = self.offer(state, request, node, gpus, false, lacking)
+            {
+                if likeliest.is_none_or(|likeliest| offer < likeliest) {
+                    likeliest = Some(offer);
+                }
+                offers.push(offer);
+            }
+        }
+        // The likeliest first: most others need no search then.
         let mut best: Option<Offer> = None;
         let mut jobs = Vec::new();
-        let pool = std::mem::take(&mut self.pool);
-        for node in pool.iter().copied() {
-            if choice.nodes.contains(&node) {
+        for bound in likeliest.iter().chain(&offers) {
+            if best.is_some_and(|best| *bound >= best) {
                 continue;
             }
-            let Some(bound) = self.offer(state, request, node, gpus, false, lacking) else {
-                continue;
-            };
-            if best.is_some_and(|best| bound >= best) {
-                continue;
-            }
-            let exact = if bound.is_exact {
-                bound
-            } else {
-                match self.offer(state, request, node, gpus, true, lacking) {
-                    Some(exact) => exact,
-                    None => continue,
-                }
-            };
-            if best.is_none_or(|best| exact < best) {
+            let found = self.offer(state, request, bound.node, gpus, true, lacking);
+            if let Some(exact) = found
+                && best.is_none_or(|best| exact < best)
+            {
                 best = Some(exact);
                 jobs.clear();
                 jobs.extend_from_slice(&self.search.jobs);
             }
         }
+        self.offers = offers;
         self.pool = pool;
         let Some(best) = best else {
             return false;
