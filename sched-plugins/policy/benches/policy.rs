@@ -1,4 +1,4 @@
-//! Times of the decisions: a plan on 1,000 nodes with 5,000 running jobs.
+//! Times of the decisions: a plan on 1,000 nodes with 5,000 running jobs, and the factors of 10,000 pending ones.
 //!
 //! `cargo bench -p sched-policy` prints them.
 
@@ -7,6 +7,9 @@ use std::hint::black_box;
 use criterion::{Criterion, criterion_group, criterion_main};
 use sched_policy::preempt::{
     Claims, Context, Gpus, Host, Job, Node, Outcome, Planner, Pool, Request, Rules, Share, State,
+};
+use sched_policy::site_factor::{
+    Finished, History, Holes, Mix, Pending, Settings, Tables, factor, kind_of,
 };
 
 const NOW: i64 = 1_000_000;
@@ -129,5 +132,51 @@ fn plans(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, plans);
+/// 10,000 pending jobs of 1,000 kinds: prediction and factor of each.
+fn factors(criterion: &mut Criterion) {
+    let mut history = History::new();
+    let name = |number: u32| format!("train_{}", "x".repeat(1 + number as usize % 20));
+    let kind = |number: u32| kind_of(number % 50, "physics", &name(number), 1 << (number % 4));
+    for number in 0..5000 {
+        history.learn(&Finished {
+            kind: kind(number),
+            run_seconds: 60 + noise(number, 50_000),
+            limit_seconds: Some(86_400),
+            end: NOW,
+        });
+    }
+    let mut mix = Mix::default();
+    (0..500).for_each(|number| mix.arrive(1 << (number % 4), 1));
+    let settings = Settings::default();
+    let free = || (0..NODES).map(|node| noise(node, 9));
+    let tables = Tables {
+        holes: Holes::new(free(), &mix, 8),
+    };
+    let jobs: Vec<_> = (0..10_000)
+        .map(|number| {
+            let job = Pending {
+                gpus: 1 << (number % 4),
+                per_node: 1 << (number % 4),
+                partition_gpus: 8000,
+                wait_seconds: noise(number, 90_000),
+                ..Pending::default()
+            };
+            (kind(number), job)
+        })
+        .collect();
+    criterion.bench_function("holes", |b| b.iter(|| Holes::new(free(), &mix, 8)));
+    criterion.bench_function("10,000 factors", |b| {
+        b.iter(|| {
+            jobs.iter().fold(0_u64, |sum, (kind, job)| {
+                let job = Pending {
+                    predicted_seconds: history.predict(kind, Some(86_400), NOW),
+                    ..*job
+                };
+                sum.wrapping_add(u64::from(factor(&job, &tables, &settings)))
+            })
+        });
+    });
+}
+
+criterion_group!(benches, plans, factors);
 criterion_main!(benches);

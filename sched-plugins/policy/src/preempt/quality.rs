@@ -241,3 +241,38 @@ fn ten_thousand_small_states() {
     assert!(worse * 50 <= pushed);
     assert_eq!(higher_class, 0);
 }
+
+#[test]
+fn nobody_waits_without_end() {
+    let rules = Rules::new(&sgpu_config::Preempt::default(), 40);
+    let mut random = Random(7);
+    for case in 0..300 {
+        let state = random_state(&mut random);
+        let requests: Vec<Request> = (1000..1003)
+            .map(|job| Request {
+                job,
+                ..random_request(&mut random)
+            })
+            .collect();
+        let mut all = Preemptors::new();
+        let mut helped = [false; 3];
+        // Nothing that is said ever comes true, and backfill has each start soon.
+        for now in (NOW..NOW + 4 * 3600).step_by(30) {
+            for (request, helped) in requests.iter().zip(&mut helped) {
+                let answer = all.evaluate(&state, request, Some(now + 60), &rules, now);
+                let offered = all.offered(request.job).unwrap();
+                let any = |job: &Job| !job.exempt && offered.allows(job.id, job.start);
+                match answer.verdict {
+                    Verdict::Push => {
+                        assert!(state.jobs().iter().any(any), "{case}");
+                        *helped = true;
+                    }
+                    Verdict::Widen => *helped = true,
+                    Verdict::Wait(_) => assert!(!state.jobs().iter().any(any), "{case}"),
+                    Verdict::Stock => panic!("{case}"),
+                }
+            }
+        }
+        assert_eq!(helped, [true; 3], "{case}: {requests:?}\n{state:#?}");
+    }
+}

@@ -83,6 +83,8 @@ struct Entry {
     vain_since: i64,
     /// How often it was asked for since.
     vain: u32,
+    /// What was coming free did not come in time: it does not count until something else has helped.
+    is_wary: bool,
     plan: Plan,
     /// (job, start, rank) of the plan's victims, by job.
     order: Vec<(u32, i64, u32)>,
@@ -97,6 +99,7 @@ impl Entry {
             seen: now,
             vain_since: now,
             vain: 0,
+            is_wary: false,
             plan: Plan::default(),
             order: Vec::new(),
         }
@@ -133,6 +136,12 @@ impl Entry {
         };
         if is_new {
             self.since = now;
+        }
+        if matches!(
+            verdict,
+            Verdict::Push | Verdict::Widen | Verdict::Wait(Reason::Free)
+        ) {
+            self.is_wary = false;
         }
         self.seen = now;
         self.verdict = Some(verdict);
@@ -205,7 +214,7 @@ impl Preemptors {
         self.entry(job).map(|entry| &entry.plan)
     }
 
-    /// What a preemptor is offered.
+    /// What a preemptor is offered; `None`: nothing is remembered of it, Slurm decides.
     #[must_use]
     pub fn offered(&self, job: u32) -> Option<Offered<'_>> {
         let entry = self.entry(job)?;
@@ -307,12 +316,13 @@ impl Preemptors {
         self.pledged.dedup();
 
         let is_waiting = entry.verdict == Some(Verdict::Wait(Reason::Coming));
+        entry.is_wary |= is_waiting && entry.is_over(now, rules.settle_seconds);
         let context = Context {
             now,
             rules,
             claims: &self.claims,
             pledged: &self.pledged,
-            trust_coming: !(is_waiting && entry.is_over(now, rules.settle_seconds)),
+            trust_coming: !entry.is_wary,
         };
         if entry.is_pushing() {
             let is_over = entry.is_over(now, rules.settle_seconds);
