@@ -64,7 +64,12 @@ pub(crate) fn optimum(
 }
 
 /// Whether a request fits where those that are gone are gone.
-fn fits(state: &State, request: &Request, context: &Context<'_>, fates: &[Fate]) -> bool {
+pub(crate) fn fits(
+    state: &State,
+    request: &Request,
+    context: &Context<'_>,
+    fates: &[Fate],
+) -> bool {
     // How many GPUs each node can give; `None`: not even none.
     let mut gives: Vec<u32> = Vec::new();
     for (number, node) in (0_u32..).zip(state.nodes()) {

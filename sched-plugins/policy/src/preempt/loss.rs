@@ -100,12 +100,11 @@ fn weight(size: Size) -> u64 {
 pub(crate) fn price(job: &Job, size: Size, place: u8, rules: &Rules, now: i64) -> Price {
     let start = job.start.min(now);
     let ran = since(start, now);
-    let lost = match job.checkpoint {
-        Some(mark) => since(mark.clamp(start, now), now).min(rules.cap_seconds.into()),
-        None => ran
-            .min(u64::from(rules.assumed_seconds) >> 1)
-            .min(rules.cap_seconds.into()),
+    let (from, cap) = match job.checkpoint {
+        Some(mark) => (mark.clamp(start, now), rules.cap_seconds),
+        None => (start, rules.cap_seconds.min(rules.assumed_seconds / 2)),
     };
+    let lost = since(from, now).min(cap.into());
     let again = job.restart_seconds.unwrap_or(rules.restart_seconds);
     let repeats = u64::from(rules.repeat_per_mille)
         .saturating_mul(job.restarts.into())

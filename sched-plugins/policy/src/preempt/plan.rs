@@ -411,12 +411,16 @@ impl Planner {
             Gpus::Total(gpus) => {
                 let free = self.best_as_they_are(state, request, gpus);
                 let (least, most) = request.node_range();
+                let usable = state.nodes().iter().filter(|node| node.usable);
+                let largest = usable.map(|node| node.whole(request.kind).gpus).max();
+                let largest = largest.unwrap_or(0);
                 if !is_small {
-                    let mut amounts = [gpus.div_ceil(least), gpus.div_ceil(most), 1].to_vec();
+                    let each = gpus.div_ceil(least).min(largest);
+                    let mut amounts = [each, gpus.div_ceil(most), 1].to_vec();
                     amounts.dedup();
                     self.shorten(state, request, at(most), &amounts, lacking);
                 }
-                for (kept, steps) in spreads(request, gpus, &free) {
+                for (kept, steps) in spreads(request, gpus, &free, largest) {
                     let mut seen = Lacking::default();
                     let kept = free.get(..kept).unwrap_or_default();
                     self.attempt(state, request, kept, &steps, &mut best, &mut seen);
@@ -451,7 +455,7 @@ impl Planner {
         amounts: &[u32],
         lacking: &mut Lacking,
     ) {
-        let keep = nodes.saturating_mul(2).saturating_add(MOST_SEARCHED / 2);
+        let keep = nodes.saturating_add(MOST_SEARCHED / 2);
         let mut kept: Vec<u32> = Vec::new();
         let pool = std::mem::take(&mut self.pool);
         let mut offers = std::mem::take(&mut self.offers);
@@ -478,7 +482,7 @@ impl Planner {
                 std::mem::swap(&mut self.prices, &mut self.spread);
             }
         }
-        self.wide.truncate(MOST_SEEDS / 4);
+        self.wide.truncate(MOST_SEEDS / 8);
         for job in &self.wide {
             kept.extend(state.shares_of(*job).iter().map(|share| share.node));
         }
@@ -857,8 +861,21 @@ impl Planner {
         }
     }
 
-    /// Gives back the victims that are not needed, dear ones first.
+    /// Leaves out nodes that are not needed, those that were taken last first, and gives back the victims that
+    /// are not, dear ones first.
     fn drop_unneeded(&mut self, state: &State, request: &Request, choice: &mut Choice) {
+        let (least, _) = request.node_range();
+        if matches!(request.gpus, Gpus::Total(_)) {
+            for place in (0..choice.nodes.len()).rev() {
+                if choice.nodes.len() <= at(least) {
+                    break;
+                }
+                let node = choice.nodes.remove(place);
+                if !self.fits_on(state, request, &choice.nodes) {
+                    choice.nodes.insert(place, node);
+                }
+            }
+        }
         let prices = &self.prices;
         choice.victims.sort_unstable_by_key(|job| {
             let price = prices.get(at(*job)).copied().unwrap_or_default();
@@ -971,9 +988,14 @@ fn share_out(most: &[(u32, u32)], least: u32, gpus: u32) -> Option<Vec<(u32, u32
     (left == 0 && shares.len() >= at(least)).then_some(shares)
 }
 
-/// Ways to spread GPUs over nodes: how many of the nodes that give some as they are stay as they are, and
-/// (nodes, GPUs on each) of the others.
-fn spreads(request: &Request, gpus: u32, free: &[(u32, u32)]) -> Vec<(usize, Vec<(usize, u32)>)> {
+/// Ways to spread GPUs over nodes, of which the largest has so many: how many of the nodes that give some as
+/// they are stay as they are, and (nodes, GPUs on each) of the others.
+fn spreads(
+    request: &Request,
+    gpus: u32,
+    free: &[(u32, u32)],
+    largest: u32,
+) -> Vec<(usize, Vec<(usize, u32)>)> {
     let (least, most) = request.node_range();
     let mut ways: Vec<(usize, Vec<(usize, u32)>)> = Vec::new();
     let mut last = 0;
@@ -986,6 +1008,9 @@ fn spreads(request: &Request, gpus: u32, free: &[(u32, u32)]) -> Vec<(usize, Vec
                 continue;
             }
             let each = left.div_ceil(others);
+            if each > largest {
+                continue;
+            }
             // More nodes with as many on each are no other way.
             if kept == 0 && each == last && nodes > least {
                 continue;

@@ -3,7 +3,8 @@
 //! The objective is [`Loss`]: the highest class first, then cost, then the time that victims have run, then
 //! their number. Victims are needless as far as a plan has more of them than the optimum.
 
-use super::exact::optimum;
+use super::cover::Fate;
+use super::exact::{fits, optimum};
 
 use super::*;
 
@@ -36,8 +37,13 @@ fn pool(node: &mut Node, kind: u16) -> Option<&mut Pool> {
 
 /// Nodes that jobs were put on one by one, as far as they fitted.
 fn random_state(random: &mut Random) -> State {
+    let (nodes, jobs) = (1 + random.below(5), 1 + random.small(9));
+    state_of(random, nodes, jobs)
+}
+
+fn state_of(random: &mut Random, many_nodes: u64, many_jobs: u32) -> State {
     let mut nodes = Vec::new();
-    for _ in 0..1 + random.below(5) {
+    for _ in 0..many_nodes {
         let mut node = Node {
             usable: !random.one_in(12),
             total: Host {
@@ -65,7 +71,7 @@ fn random_state(random: &mut Random) -> State {
         nodes.push(node);
     }
     let mut jobs = Vec::new();
-    for id in 1..=1 + random.small(9) {
+    for id in 1..=many_jobs {
         let gpus = [0, 1, 1, 2, 2, 4, 4, 8][usize::try_from(random.below(8)).unwrap()];
         let kind = if random.one_in(4) { 2 } else { 1 };
         let cores = [1, 2, 4, 12][usize::try_from(random.below(4)).unwrap()];
@@ -86,7 +92,7 @@ fn random_state(random: &mut Random) -> State {
         if fitting.is_empty() {
             continue;
         }
-        let first = usize::try_from(random.below(9)).unwrap();
+        let first = usize::try_from(random.below(997)).unwrap();
         let wide = usize::try_from(wide).unwrap().min(fitting.len());
         let mut shares = Vec::new();
         // One job in ten is on its way out already.
@@ -275,4 +281,87 @@ fn nobody_waits_without_end() {
         }
         assert_eq!(helped, [true; 3], "{case}: {requests:?}\n{state:#?}");
     }
+}
+
+#[test]
+fn large_states_have_a_plan_whenever_there_is_one() {
+    let rules = Rules::new(&sgpu_config::Preempt::default(), 40);
+    let mut random = Random(11);
+    let mut planner = Planner::new();
+    let (mut pushed, mut infeasible) = (0, 0);
+    for case in 0..400 {
+        let state = state_of(&mut random, 100, 500);
+        let request = Request {
+            nodes: 1 + random.small(40),
+            ..random_request(&mut random)
+        };
+        let request = Request {
+            most_nodes: request.nodes + random.small(20),
+            gpus: match request.gpus {
+                Gpus::Total(gpus) => Gpus::Total(request.nodes + gpus * random.small(12)),
+                per_node => per_node,
+            },
+            ..request
+        };
+        let claims = random_claims(&mut random, &state);
+        let context = Context {
+            now: NOW,
+            rules: &rules,
+            claims: &claims,
+            pledged: &[],
+            trust_coming: true,
+        };
+        let with = |gone: &dyn Fn(&Job) -> bool| {
+            let is_soon = |job: &Job| job.end.abs_diff(NOW) <= 60;
+            let fate = |job: &Job| match is_soon(job) || gone(job) {
+                true => Fate::Gone,
+                false => Fate::Stays,
+            };
+            let fates: Vec<Fate> = state.jobs().iter().map(fate).collect();
+            fits(&state, &request, &context, &fates)
+        };
+        match planner.plan(&state, &request, &context) {
+            Outcome::Push(plan) => {
+                pushed += 1;
+                let is_victim = |job: &Job| plan.victims.iter().any(|v| v.job == job.id);
+                assert!(!with(&|_| false) && with(&is_victim), "{case}");
+                let places = plan.nodes.iter().map(|(node, _)| *node);
+                let places: std::collections::BTreeSet<u32> = places.collect();
+                assert_eq!(places.len(), plan.nodes.len(), "{case}");
+                let gpus: u32 = plan.nodes.iter().map(|(_, gpus)| gpus).sum();
+                match request.gpus {
+                    Gpus::PerNode(each) => assert_eq!(gpus, each * request.nodes, "{case}"),
+                    Gpus::Total(all) => assert_eq!(gpus, all, "{case}"),
+                }
+                // No victim is needless where all others go.
+                for spared in &plan.victims {
+                    let others = |job: &Job| is_victim(job) && job.id != spared.job;
+                    assert!(
+                        !holds_without(&mut planner, &state, &request, &context, &plan, &others),
+                        "{case}"
+                    );
+                }
+            }
+            Outcome::Infeasible(_) => {
+                infeasible += 1;
+                assert!(!with(&|job| !job.exempt), "{case}: {request:?}");
+            }
+            Outcome::Free(_) | Outcome::Coming(_) => assert!(with(&|_| false), "{case}"),
+        }
+    }
+    assert!(pushed > 50 && infeasible > 50, "{pushed} {infeasible}");
+}
+
+fn holds_without(
+    planner: &mut Planner,
+    state: &State,
+    request: &Request,
+    context: &Context<'_>,
+    plan: &Plan,
+    goes: &dyn Fn(&Job) -> bool,
+) -> bool {
+    planner.holds(state, request, context, &plan.nodes, |job, start| {
+        let mut jobs = state.jobs().iter();
+        jobs.any(|other| (other.id, other.start) == (job, start) && goes(other))
+    })
 }

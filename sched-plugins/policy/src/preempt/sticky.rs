@@ -1,7 +1,7 @@
 //! One preemptor after the other, over many passes: what was planned stays until it has come true or its time
 //! is over.
 //!
-//! Every wait has an end. A preemptor that still does not start when all should be well is offered whatever
+//! Every wait has an end, but for that of a budget that others use up. A preemptor that still does not start when all should be well is offered whatever
 //! Slurm allows, for one pass: what this module does not know of must not keep a job for ever.
 
 use super::budget::Budget;
@@ -177,7 +177,7 @@ impl Offered<'_> {
     }
 }
 
-/// All preemptors that were asked for lately.
+/// All preemptors that were asked for lately. Nodes must have the same numbers from pass to pass.
 #[derive(Clone, Debug, Default)]
 pub struct Preemptors {
     /// By job.
