@@ -1,6 +1,6 @@
 //! Whom a job may push out, and when it rather waits.
 //!
-//! A [`State`] says what runs where, a [`Request`] what one job, the preemptor, wants. [`plan`](plan::plan)
+//! A [`State`] says what runs where, a [`Request`] what one job, the preemptor, wants. [`Planner`]
 //! finds the cheapest victims by [`Loss`], [`Preemptors`] keeps to what was planned until it has come true or
 //! its time is over, and [`explain`](explain::explain) says it in one line.
 

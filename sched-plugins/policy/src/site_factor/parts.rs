@@ -21,7 +21,7 @@ fn gpus(gpus: u32) -> f64 {
     f64::from(gpus.max(1))
 }
 
-/// 1 for a job that is over at once, 0 for one that takes [`LONG`] or more, on a logarithmic scale.
+/// 1 for a job that is over at once, 0 for one that takes 46 days of one GPU or more, on a logarithmic scale.
 #[must_use]
 pub fn short(predicted_seconds: f64, wanted_gpus: u32) -> f64 {
     let work = predicted_seconds.max(0.0) * gpus(wanted_gpus);
