@@ -26,6 +26,7 @@
 mod checked;
 mod faults;
 pub mod request;
+mod sched;
 mod signal;
 mod spank;
 
@@ -37,6 +38,7 @@ use serde::Deserialize;
 use slurm_text::hostlist;
 
 pub use faults::faults;
+pub use sched::{Mode, Preempt, SiteFactor, Weights};
 pub use signal::Signal;
 pub use spank::{Bind, BindMode, Checkpoint, Env, MemoryPolicy, Profile, Scope};
 
@@ -53,6 +55,10 @@ pub struct Sections {
     pub env: Env,
     /// Signals before a job is stopped.
     pub checkpoint: Checkpoint,
+    /// The site's part of the priority; the same for all nodes.
+    pub site_factor: SiteFactor,
+    /// Whom a job may push out; the same for all nodes.
+    pub preempt: Preempt,
 }
 
 /// The file.
@@ -62,6 +68,8 @@ struct File {
     bind: Bind,
     env: Env,
     checkpoint: Checkpoint,
+    site_factor: SiteFactor,
+    preempt: Preempt,
     class: Vec<Class>,
 }
 
@@ -154,6 +162,8 @@ pub fn parse(text: &str, node: &str) -> Result<Sections, String> {
         bind: file.bind,
         env: file.env,
         checkpoint: file.checkpoint,
+        site_factor: file.site_factor,
+        preempt: file.preempt,
     };
     for class in file.class {
         // The list was read before.
@@ -162,6 +172,7 @@ pub fn parse(text: &str, node: &str) -> Result<Sections, String> {
                 bind: class.bind.over(sections.bind),
                 env: class.env.over(sections.env),
                 checkpoint: class.checkpoint.over(sections.checkpoint),
+                ..sections
             };
         }
     }
