@@ -16,6 +16,10 @@ pub(crate) const PYPI: &str = "frameworks_pypi";
 pub(crate) const GUEST: &str = "numa_guest";
 /// The suite that opens plugins by a program of its own.
 pub(crate) const LOADER: &str = "loader";
+/// The suite whose jobs run for minutes and do nothing: it is run beside all others.
+const LONG: &str = "energy";
+/// What its tests are called, and no others.
+const LONG_TESTS: &str = "five_minutes";
 /// The suites that load the plugins which panic in every hook.
 pub(crate) const FAULTY: [&str; 2] = [LOADER, "spank_faults"];
 /// The suites of SPANK plugins. Where only these are built, no others run.
@@ -39,6 +43,8 @@ pub(crate) struct Selected {
     pub(crate) plain: Vec<Vec<String>>,
     pub(crate) daemons: Vec<Vec<String>>,
     pub(crate) filter: Option<String>,
+    /// Whether the last of the runs on daemons is that of the long suite, beside all others.
+    pub(crate) has_long: bool,
 }
 
 /// The packages of tests on daemons.
@@ -87,6 +93,15 @@ impl Selected {
         })
     }
 
+    /// The test programs' options of a run on daemons that leave out what another run has.
+    pub(crate) fn left_to_another(&self, words: &[String]) -> &'static [&'static str] {
+        if self.has_long && !is_named(words, LONG) {
+            &["--skip", LONG_TESTS]
+        } else {
+            &[]
+        }
+    }
+
     /// Whether a suite is run because it, or tests of it, were asked for.
     pub(crate) fn asks_for(&self, suite: &str) -> bool {
         self.daemons.iter().any(|words| is_named(words, suite))
@@ -94,10 +109,13 @@ impl Selected {
 
     pub(crate) fn all(fast: bool, releases: &[&Release]) -> Self {
         let words = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        let daemons = if fast {
+        let daemons: Vec<Vec<String>> = if fast {
             Vec::new()
         } else if have_all_plugins(releases) {
-            vec![words(&["-p", "harness", "-p", "demo", "-p", "suites"])]
+            vec![
+                words(&["-p", "harness", "-p", "demo", "-p", "suites"]),
+                words(&["-p", "suites", "--test", LONG]),
+            ]
         } else {
             let mut suites = vec!["-p", "suites"];
             suites.extend(SPANK.iter().flat_map(|suite| ["--test", *suite]));
@@ -105,6 +123,7 @@ impl Selected {
         };
         Self {
             plain: vec![Vec::new()],
+            has_long: daemons.last().is_some_and(|words| is_named(words, LONG)),
             daemons,
             filter: None,
         }
@@ -152,6 +171,7 @@ impl Selected {
                 have(&DAEMON_FOLDERS.map(str::to_owned), &skips(releases))?
             },
             filter: Some(filter.to_owned()),
+            has_long: false,
         };
         if selected.plain.is_empty() && selected.daemons.is_empty() {
             let names: Vec<&str> = releases.iter().map(|release| release.name).collect();
@@ -249,6 +269,21 @@ mod tests {
         assert_eq!(not_run(&[new]).len(), 1);
         assert!(not_run(&[new]).concat().contains("Slurm 22.05"));
         assert!(not_run(&[testing]).concat().contains("other than abi"));
+    }
+
+    #[test]
+    fn the_long_suite_runs_once_and_beside_the_others() {
+        let [old, new, testing] = &release::RELEASES;
+        let all = Selected::all(false, &[old, new]);
+        assert!(all.has_long);
+        let left: Vec<_> = all
+            .daemons
+            .iter()
+            .map(|words| all.left_to_another(words))
+            .collect();
+        assert_eq!(left, [&["--skip", LONG_TESTS][..], &[]]);
+        assert!(!Selected::all(false, &[testing]).has_long);
+        assert!(!Selected::suite(false, &[old, new], LONG).unwrap().has_long);
     }
 
     /// Those that a test of theirs asks for.

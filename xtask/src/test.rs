@@ -1,5 +1,7 @@
 //! `cargo xtask test`: every test, with what it needs made first. Which ones those are is `selection`'s.
 
+use std::process::ExitStatus;
+use std::thread;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -82,12 +84,9 @@ pub(crate) fn main(args: &Args) -> Result<()> {
     }
     if !selected.plain.is_empty() {
         stages.run("tests without Slurm", || {
-            all_pass(
-                selected
-                    .plain
-                    .iter()
-                    .map(|words| cargo_test(&paths, words).args(&selected.filter)),
-            )
+            let cmds = selected.plain.iter();
+            let cmds = cmds.map(|words| cargo_test(&paths, words).args(&selected.filter));
+            all_pass(cmds.collect())
         })?;
     }
     if !selected.daemons.is_empty() {
@@ -99,17 +98,24 @@ pub(crate) fn main(args: &Args) -> Result<()> {
         }
         let names: Vec<&str> = releases.iter().map(|release| release.name).collect();
         stages.run("tests on daemons", || {
-            all_pass(selected.daemons.iter().map(|words| {
+            let run = if selected.has_long {
+                all_pass_at_once
+            } else {
+                all_pass
+            };
+            let cmds = selected.daemons.iter().map(|words| {
                 let tests = cargo_test(&paths, words)
                     .args(&selected.filter)
                     .arg("--")
                     .args(skips(&releases))
+                    .args(selected.left_to_another(words))
                     .args(is_named(words, PYPI).then_some("--include-ignored"));
                 sudo::programs_as_root(tests)
                     .env("SGPU_CACHE", &paths.cache)
                     .env("SGPU_DIST", paths.dist())
                     .env("SGPU_SLURM", names.join(" "))
-            }))
+            });
+            run(cmds.collect())
         })?;
     }
     eprintln!("\ntests passed: {}", stages.summary());
@@ -182,11 +188,30 @@ fn prepare_suites(paths: &Paths, ready: &[Ready], selected: &Selected) -> Result
     Ok(())
 }
 
-/// Runs all, then fails if one did.
-fn all_pass(cmds: impl Iterator<Item = Cmd>) -> Result<()> {
+/// Runs all one after the other, then fails if one did.
+fn all_pass(cmds: Vec<Cmd>) -> Result<()> {
+    judge(cmds.into_iter().map(|cmd| (cmd.run_shown(), cmd)))
+}
+
+/// Runs all at once, then fails if one did.
+fn all_pass_at_once(cmds: Vec<Cmd>) -> Result<()> {
+    thread::scope(|scope| {
+        let running: Vec<_> = cmds
+            .into_iter()
+            .map(|cmd| scope.spawn(move || (cmd.run_shown(), cmd)))
+            .collect();
+        let ended = running.into_iter().map(|run| {
+            run.join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        judge(ended)
+    })
+}
+
+fn judge(ended: impl Iterator<Item = (Result<ExitStatus>, Cmd)>) -> Result<()> {
     let mut failed = Vec::new();
-    for cmd in cmds {
-        let status = cmd.run_shown()?;
+    for (status, cmd) in ended {
+        let status = status?;
         if !status.success() {
             interrupt::check()?;
             failed.push(format!("tests failed ({status}): {cmd}"));
