@@ -27,3 +27,14 @@
 
 #include "src/slurmd/slurmd/slurmd.h"
 #include "src/slurmd/slurmstepd/slurmstepd_job.h"
+
+#if __has_include("src/interfaces/preempt.h")
+#include "src/interfaces/preempt.h"
+#endif
+#if __has_include("src/common/job_features.h")
+#include "src/common/job_features.h"
+#endif
+#include "src/slurmctld/slurmctld.h"
+#if __has_include("src/slurmctld/preempt.h")
+#include "src/slurmctld/preempt.h"
+#endif

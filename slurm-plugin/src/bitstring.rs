@@ -73,16 +73,19 @@ impl View<'_> {
         self.len() == 0
     }
 
+    /// Whether a bit is set; one outside the bitmap is not.
+    #[must_use]
+    pub fn contains(&self, bit: usize) -> bool {
+        bit < self.len()
+            && i64::try_from(bit).is_ok_and(|bit| {
+                // SAFETY: the bitmap is live and the bit lies within it.
+                unsafe { internal::slurm_bit_test(self.0.as_ptr(), bit) != 0 }
+            })
+    }
+
     /// The numbers of the bits that are set, in order.
     #[must_use]
     pub fn ones(&self) -> Vec<usize> {
-        (0..self.len())
-            .filter(|bit| {
-                i64::try_from(*bit).is_ok_and(|bit| {
-                    // SAFETY: the bitmap is live and the bit lies within it.
-                    unsafe { internal::slurm_bit_test(self.0.as_ptr(), bit) != 0 }
-                })
-            })
-            .collect()
+        (0..self.len()).filter(|bit| self.contains(*bit)).collect()
     }
 }

@@ -50,17 +50,10 @@ pub fn was_refused() -> bool {
 /// `JobAcctGatherType` of slurm.conf; `None` when it is not set or not known.
 #[must_use]
 pub fn job_acct_gather_type() -> Option<String> {
-    // SAFETY: dlsym takes a NUL-terminated name; RTLD_DEFAULT searches the program and its libraries.
-    let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"slurm_conf".as_ptr()) };
-    // SAFETY: `slurm_conf_t slurm_conf` of libslurmfull (src/common/read_config.c), which the daemons fill
-    // before they load plugins; the field is NULL or a string.
-    let gather = unsafe {
-        symbol
-            .cast::<internal::slurm_conf_t>()
-            .as_ref()?
-            .job_acct_gather_type
-    };
-    // SAFETY: as above.
+    // SAFETY: a variable of libslurmfull (src/common/read_config.c), which the daemons fill before they load
+    // plugins.
+    let gather = unsafe { internal::slurm_conf.job_acct_gather_type };
+    // SAFETY: the field is NULL or a string.
     unsafe { cstr::text(gather) }.map(|gather| gather.into_owned())
 }
 

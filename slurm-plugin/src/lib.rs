@@ -8,7 +8,7 @@
 //! - [`node_files`]: the node's own files, for a task in a container;
 //! - with the public headers: `spank`, the face of SPANK plugins;
 //! - with the release's internal headers: `memory` that Slurm may free, `list`, `bitstring`, C strings,
-//!   `gres`, `host` (which daemon this is).
+//!   `gres`, `host` (which daemon this is), `controller` (slurmctld's tables).
 //!
 //! Without Slurm's headers the parts over its functions are absent and log lines go to standard
 //! error, so that the pure parts build and test anywhere.
@@ -34,6 +34,8 @@ pub mod node_files;
 pub mod bitstring;
 #[cfg(slurm_internal)]
 mod compat;
+#[cfg(slurm_internal)]
+pub mod controller;
 #[cfg(slurm_internal)]
 pub mod gres;
 #[cfg(slurm_internal)]

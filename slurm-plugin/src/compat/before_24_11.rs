@@ -1,4 +1,4 @@
-//! 24.11 dropped the typedefs `List` and `ListIterator`, added a flag to detected gres records, and refuses
+//! 24.11 dropped the typedefs `List` and `ListIterator`, made one of a job's details, added a flag to detected gres records, and refuses
 //! energy requests beyond ten.
 
 use slurm_headers::internal;
@@ -20,6 +20,13 @@ mod list {
 }
 
 pub(crate) use list::{RawIterator, RawListTarget};
+
+/// The details of a job, of which 24.11 made a typedef.
+#[cfg(not(slurm_ge = "24.11"))]
+pub(crate) type JobDetails = internal::job_details;
+/// The details of a job.
+#[cfg(slurm_ge = "24.11")]
+pub(crate) type JobDetails = internal::job_details_t;
 
 /// What Slurm's own driver sets on a detected GPU: its environment is NVIDIA's and, from 24.11, it
 /// was detected.
