@@ -1,6 +1,7 @@
 //! Slurm's grammar, read without Slurm.
 //!
-//! - [`hostlist`], as `node[001-003,007]`.
+//! - [`hostlist`], as `node[001-003,007]`;
+//! - [`comment`]: the mark of a written checkpoint in a job's Comment.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -13,4 +14,5 @@
     )
 )]
 
+pub mod comment;
 pub mod hostlist;

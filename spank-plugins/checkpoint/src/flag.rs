@@ -9,18 +9,26 @@ use std::path::{Path, PathBuf};
 const FILE: &str = "flag";
 
 /// Makes the folder for a task in `base` and gives the path of the file, which is not there yet. A folder of
-/// the same name is taken when it is this user's and closed: an earlier run of the same job left it.
+/// the same name is taken when it is this user's and closed: an earlier run of the same job left it. One that is
+/// another's keeps nobody from a folder: the name is longer then.
 pub(crate) fn prepare(base: &Path, task: &str) -> io::Result<PathBuf> {
-    let folder = base.join(format!("sgpu-ckpt-{task}"));
-    match DirBuilder::new().mode(0o700).create(&folder) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => own(&folder)?,
-        made => made?,
-    }
+    let name = format!("sgpu-ckpt-{task}");
+    let longer = format!("{name}-{}", std::process::id());
+    let folder = make(base.join(name)).or_else(|_| make(base.join(longer)))?;
     let file = folder.join(FILE);
     match fs::remove_file(&file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(file),
     }
+}
+
+/// Makes a folder, or takes one that is this user's and closed.
+fn make(folder: PathBuf) -> io::Result<PathBuf> {
+    match DirBuilder::new().mode(0o700).create(&folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => own(&folder)?,
+        made => made?,
+    }
+    Ok(folder)
 }
 
 fn own(folder: &Path) -> io::Result<()> {

@@ -2,14 +2,50 @@
 //! the task's parent.
 
 use std::ffi::{CString, c_char};
-use std::fs::File;
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 
 use slurm_plugin::log;
 use slurm_plugin::spank::Spank;
 use spank_core::checkpoint::orders::{END, Orders};
+
+/// What every program of Linux begins with.
+const ELF: [u8; 4] = *b"\x7fELF";
+
+/// The relay's program, as root: it may lie where the user cannot look.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let mut file = OpenOptions::new()
+        .read(true)
+        // A pipe is not waited for.
+        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+        .open(path)?;
+    let mut begin = [0; ELF.len()];
+    if !file.metadata()?.is_file() || file.read(&mut begin)? < ELF.len() || begin != ELF {
+        return Err(io::Error::other("it is no program"));
+    }
+    Ok(file)
+}
+
+/// Whether the task's user may execute it. Asked before it takes the task's place, after which there is no way back.
+fn is_executable(relay: &File) -> io::Result<()> {
+    let flags = libc::AT_EMPTY_PATH | libc::AT_EACCESS;
+    // SAFETY: an open descriptor and a NUL-terminated string.
+    match unsafe { libc::faccessat(relay.as_raw_fd(), c"".as_ptr(), libc::X_OK, flags) } {
+        0 => Ok(()),
+        _ => match io::Error::last_os_error() {
+            // A kernel before 5.8 does not say.
+            error if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => Ok(()),
+            error => Err(error),
+        },
+    }
+}
 
 /// Has the task run under a relay, which takes the lifeline with it.
 ///
@@ -21,6 +57,7 @@ pub(crate) fn launch(
     orders: Orders,
     lifeline: Option<OwnedFd>,
 ) -> Result<(), String> {
+    is_executable(&relay).map_err(|error| format!("the relay cannot be executed: {error}"))?;
     // Slurm starts the task by path, after this plugin's last word; a container may have no /proc.
     let path = format!("/proc/self/fd/{}", relay.as_raw_fd());
     let words = orders.words();

@@ -1,8 +1,7 @@
 //! What is done for each task.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -19,6 +18,13 @@ use crate::{OPTIONS, end_time, fds, flag, launch, marks, settings};
 /// Slurm's step of nothing but a job's outer container, and that of `salloc`'s shell (`slurm/slurm.h`).
 const UNSIGNALLED_STEPS: [u32; 2] = [0xffff_fffc, 0xffff_fffa];
 
+/// What the program gets, and when it will.
+const SIGNAL: &str = "SGPU_CKPT_SIGNAL";
+/// How long before, in seconds.
+const GRACE: &str = "SGPU_CKPT_GRACE";
+/// The flag file.
+const FLAG: &str = "SGPU_CKPT_FILE";
+
 /// The relay, open in the task's process until it is started.
 static RELAY: Mutex<Option<File>> = Mutex::new(None);
 
@@ -31,19 +37,17 @@ pub(crate) fn before_all(spank: &Spank<'_>) {
 
 /// In the task's process, as root.
 pub(crate) fn as_root(spank: &Spank<'_>) {
-    // One of the batch script's is not this step's.
-    let _ = spank.unsetenv(VARIABLE);
+    // The batch script's are not this step's.
+    for name in [VARIABLE, SIGNAL, GRACE, FLAG] {
+        let _ = spank.unsetenv(name);
+    }
     let (Some(_), Some(settings)) = (wanted(spank), settings::get()) else {
         return;
     };
     if second() {
         return;
     }
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_PATH | libc::O_CLOEXEC)
-        .open(&settings.relay);
-    match opened {
+    match launch::open(&settings.relay) {
         Ok(file) => {
             // Where slurmstepd puts the task's standard input and output it would be gone.
             let file = fds::above_standard(file.into()).map(File::from).ok();
@@ -163,15 +167,10 @@ fn flag_file(spank: &Spank<'_>) -> Option<String> {
 
 fn environment(spank: &Spank<'_>, orders: &Orders) {
     let set = |name, value: &str| set(spank, name, value);
-    set("SGPU_CKPT_SIGNAL", &orders.request.forward.to_string());
-    set(
-        "SGPU_CKPT_GRACE",
-        &orders.request.before_seconds.to_string(),
-    );
-    match &orders.file {
-        Some(file) => set("SGPU_CKPT_FILE", file),
-        // One of the batch script's is not this step's.
-        None => drop(spank.unsetenv("SGPU_CKPT_FILE")),
+    set(SIGNAL, &orders.request.forward.to_string());
+    set(GRACE, &orders.request.before_seconds.to_string());
+    if let Some(file) = &orders.file {
+        set(FLAG, file);
     }
     set("SGPU_RESTART_COUNT", &restarts(spank).to_string());
 }

@@ -89,7 +89,7 @@ fn var(name: &str) -> Option<String> {
 
 /// The task's number when it is not the first.
 fn other_rank() -> Option<String> {
-    var("SLURM_PROCID").filter(|rank| rank != "0")
+    var("SLURM_PROCID").filter(|rank| rank != "0" && !rank.is_empty())
 }
 
 /// The site's least time between marks. Its file may be out of sight, or wrong: the job is not to suffer.

@@ -10,11 +10,16 @@ use spank_core::env::{Facts, Node, Plan, plan};
 use crate::step::{self, Step};
 use crate::{node, options};
 
+/// What was set.
+const PROFILE: &str = "SGPU_DIST_PROFILE";
+
 /// The hook.
 pub(crate) fn init(spank: &Spank<'_>) -> c_int {
     let Some(step) = step::get() else {
         return 0;
     };
+    // The batch script's is not this step's.
+    let _ = spank.unsetenv(PROFILE);
     match plan_of(spank, step) {
         Ok(plan) => apply(spank, &plan),
         Err(error) => log::error(format_args!(

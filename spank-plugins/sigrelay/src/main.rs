@@ -44,6 +44,7 @@ pub unsafe extern "C" fn main(count: c_int, words: *const *const c_char) -> c_in
 }
 
 fn run(words: &[&CStr]) -> i32 {
+    sys::name_process(c"sgpu-sigrelay");
     let end = words
         .iter()
         .position(|word| word.to_bytes() == END.as_bytes());

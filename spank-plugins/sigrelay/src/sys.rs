@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 /// How a child ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -117,6 +118,12 @@ pub(crate) fn wait(queue: &OwnedFd, milliseconds: Option<c_int>) {
     unsafe { libc::poll(&raw mut poll, 1, milliseconds.unwrap_or(-1)) };
 }
 
+/// Names this process, which the kernel else names after the descriptor that it was started by.
+pub(crate) fn name_process(name: &CStr) {
+    // SAFETY: a NUL-terminated string.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
 /// Keeps a descriptor from the programs that this process starts.
 pub(crate) fn keep(fd: c_int) {
     // SAFETY: takes numbers.
@@ -142,8 +149,9 @@ pub(crate) fn let_go(fd: c_int) {
 
 /// Starts a program as a child that has these signals blocked, found as [`exec`] finds it.
 pub(crate) fn spawn(command: &[&CStr], blocked: Signals) -> io::Result<c_int> {
-    let words = pointers(command);
     let program = command.first().ok_or(io::ErrorKind::InvalidInput)?;
+    let path = resolve(program);
+    let words = pointers(&path, command);
     // SAFETY: all zero is a value of the struct, and what init is given to fill.
     let mut how: libc::posix_spawnattr_t = unsafe { std::mem::zeroed() };
     // SAFETY: the struct and the set are ours; the calls cannot fail with them.
@@ -152,23 +160,20 @@ pub(crate) fn spawn(command: &[&CStr], blocked: Signals) -> io::Result<c_int> {
         libc::posix_spawnattr_setsigmask(&raw mut how, &raw const blocked.0);
         libc::posix_spawnattr_setflags(&raw mut how, SET_MASK);
     }
-    let mut error = libc::ENOENT;
-    for path in candidates(program) {
-        let mut pid = 0;
-        // SAFETY: NUL-terminated strings, and arrays of them that end in NULL; the rest is ours.
-        error = unsafe {
-            libc::posix_spawn(
-                &raw mut pid,
-                path.as_ptr(),
-                std::ptr::null(),
-                &raw const how,
-                words.as_ptr().cast(),
-                environ.cast(),
-            )
-        };
-        if error == 0 {
-            return Ok(pid);
-        }
+    let mut pid = 0;
+    // SAFETY: NUL-terminated strings, and arrays of them that end in NULL; the rest is ours.
+    let error = unsafe {
+        libc::posix_spawn(
+            &raw mut pid,
+            path.as_ptr(),
+            std::ptr::null(),
+            &raw const how,
+            words.as_ptr().cast(),
+            environ.cast(),
+        )
+    };
+    if error == 0 {
+        return Ok(pid);
     }
     Err(io::Error::from_raw_os_error(error))
 }
@@ -211,23 +216,16 @@ pub(crate) fn die(signal: c_int) {
     block(Signals(empty()));
 }
 
-/// Becomes another program, looked for as slurmstepd looks for a task's: with PATH unless there is a slash in
-/// its name. Gives the exit code that slurmstepd gives, the error's number, when that does not work.
+/// Becomes another program, looked for as slurmstepd looks for a task's. Gives the exit code that slurmstepd gives, the error's number, when that does not work.
 pub(crate) fn exec(command: &[&CStr]) -> c_int {
     let Some(program) = command.first() else {
         return libc::EINVAL;
     };
-    let words = pointers(command);
-    let mut error = io::Error::from_raw_os_error(libc::ENOENT);
-    for path in candidates(program) {
-        // SAFETY: NUL-terminated strings, and an array of them that ends in NULL; the C library's environment.
-        unsafe { libc::execve(path.as_ptr(), words.as_ptr(), environ.cast()) };
-        let this = io::Error::last_os_error();
-        if !matches!(this.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) {
-            error = this;
-            break;
-        }
-    }
+    let path = resolve(program);
+    let words = pointers(&path, command);
+    // SAFETY: NUL-terminated strings, and an array of them that ends in NULL; the C library's environment.
+    unsafe { libc::execve(path.as_ptr(), words.as_ptr(), environ.cast()) };
+    let error = io::Error::last_os_error();
     eprintln!(
         "sgpu-sigrelay: execve(): {}: {error}",
         program.to_string_lossy()
@@ -235,29 +233,40 @@ pub(crate) fn exec(command: &[&CStr]) -> c_int {
     error.raw_os_error().unwrap_or(libc::EINVAL)
 }
 
-/// As C has it: a NULL behind the last.
-fn pointers(words: &[&CStr]) -> Vec<*const c_char> {
-    let pointers = words.iter().map(|word| word.as_ptr());
-    pointers.chain([std::ptr::null()]).collect()
+/// A command as C has it: a NULL behind the last word, and for the first the program's path, as slurmstepd has it.
+fn pointers(path: &CStr, command: &[&CStr]) -> Vec<*const c_char> {
+    let words = command.iter().skip(1).map(|word| word.as_ptr());
+    [path.as_ptr()]
+        .into_iter()
+        .chain(words)
+        .chain([std::ptr::null()])
+        .collect()
 }
 
 unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
-fn candidates(program: &CStr) -> Vec<CString> {
+/// The path of a task's program, as slurmstepd makes it (`_build_path` in src/slurmd/slurmstepd/task.c): what does
+/// not begin with a slash or a dot is the first file of its name in PATH, whether it can be executed or not, or else
+/// one in the working directory.
+fn resolve(program: &CStr) -> CString {
     let name = program.to_bytes();
-    if name.contains(&b'/') {
-        return vec![program.to_owned()];
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = |folder: &std::path::Path| {
-        let file = folder.join(OsStr::from_bytes(name));
-        let file = CString::new(file.into_os_string().as_encoded_bytes()).ok()?;
-        // SAFETY: a NUL-terminated string.
-        (unsafe { libc::access(file.as_ptr(), libc::X_OK) } == 0).then_some(file)
+    let found = || {
+        let path = std::env::var_os("PATH")?;
+        path.as_bytes()
+            .split(|byte| *byte == b':')
+            .filter(|folder| !folder.is_empty())
+            .map(|folder| Path::new(OsStr::from_bytes(folder)).join(OsStr::from_bytes(name)))
+            .find(|file| std::fs::metadata(file).is_ok_and(|found| !found.is_dir()))
     };
-    std::env::split_paths(&path)
-        .filter_map(|folder| is_there(&folder))
-        .collect()
+    let path = match name.first() {
+        Some(b'/') => None,
+        Some(b'.') => std::env::current_dir()
+            .ok()
+            .map(|here| here.join(OsStr::from_bytes(name))),
+        _ => found(),
+    };
+    path.and_then(|file| CString::new(file.into_os_string().as_encoded_bytes()).ok())
+        .unwrap_or_else(|| program.to_owned())
 }

@@ -71,13 +71,13 @@ impl Watch<'_> {
         let start = now();
         let sleep = self
             .relay
-            .wake_at(start)
+            .wake_at()
             .map(|at| at.saturating_sub(start).min(LONGEST_SLEEP_SECONDS))
             .and_then(|seconds| i32::try_from(seconds.saturating_mul(1000)).ok());
         sys::wait(&self.task.signals, sleep);
         while let Some(info) = sys::next_signal(&self.task.signals) {
             let number = i32::try_from(info.ssi_signo).unwrap_or(0);
-            if number == libc::SIGCHLD {
+            if number == libc::SIGCHLD || self.is_from_the_task(&info) {
                 continue;
             }
             let received = Received {
@@ -113,8 +113,15 @@ impl Watch<'_> {
         }
     }
 
+    /// Whether a process of the task's own sent it: to their process group, which this one is in, and so it has
+    /// got to all that it was meant for.
+    fn is_from_the_task(&self, info: &libc::signalfd_siginfo) -> bool {
+        i32::try_from(info.ssi_pid)
+            .is_ok_and(|sender| sender > 0 && processes::is_below(sender, self.task.pid))
+    }
+
     fn deliver(&self, signal: Signal) -> bool {
-        let processes = processes::all();
+        let processes = processes::below(self.task.pid);
         let scope = self.orders.request.scope;
         let chosen = target::choose(&processes, self.task.pid, scope, signal);
         let told = chosen

@@ -290,6 +290,59 @@ fn a_task_ends_as_it_does_without_a_relay() {
     });
 }
 
+/// Which file a task's program is, what it calls itself, and what its own signals do to it.
+#[test]
+fn a_task_is_the_same_program_with_a_relay() {
+    const WORDS: [&str; 6] = [
+        "mkdir -p p3 p4; printf '#!/bin/sh\\necho ran $0\\n' >p4/tool; touch p3/tool",
+        "cp p4/tool train_it; chmod +x p4/tool train_it",
+        "export PATH=$PWD/p3:$PWD/p4:$PATH",
+        "for how in train_it tool 'cat /proc/self/cmdline' ./train_it \"python3 group.py\"; do \
+         for value in off USR1@2; do eval srun -Q --checkpoint-signal=$value $how; echo code $?; done; done",
+        "rm p3/tool",
+        "for value in off USR1@2; do srun -Q --checkpoint-signal=$value tool; echo code $?; done",
+    ];
+    const GROUP: &str = "
+import os, signal, time
+signal.signal(signal.SIGUSR1, lambda *_: print('told'))
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+os.killpg(0, signal.SIGTERM)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+time.sleep(5)
+print('finished well')
+";
+    on_each_spank_release(|release| {
+        let cluster = start(builder(release).allow_log("execve|Permission denied"));
+        std::fs::write(home(&cluster, "group.py"), GROUP).unwrap();
+        let id = job(&cluster, &[], &WORDS.join("\n"));
+        wait_state(&cluster, id, "COMPLETED");
+        let output = cluster.job_output(User::Alice, id).unwrap();
+        // Each program's two runs: what they print, and their codes.
+        let mut pairs: Vec<String> = Vec::new();
+        for line in output
+            .lines()
+            .filter(|line| !line.contains("error: ") && !line.contains("execve"))
+        {
+            match pairs.last_mut() {
+                Some(last) if !last.contains("code ") => {
+                    last.push(' ');
+                    last.push_str(line);
+                }
+                _ => pairs.push(line.to_owned()),
+            }
+        }
+        assert_eq!(pairs.len(), 12, "{output}");
+        for pair in pairs.chunks(2) {
+            assert_eq!(pair[0], pair[1], "{output}");
+        }
+        assert!(pairs[0].contains("ran train_it code 0"), "{output}");
+        assert_eq!(pairs[2], "code 13", "{output}");
+        assert_eq!(pairs[8], "finished well code 0", "{output}");
+        assert!(pairs[10].ends_with("/p4/tool code 0"), "{output}");
+        cluster.stop().unwrap();
+    });
+}
+
 #[test]
 fn scancel_ends_a_job() {
     on_each_spank_release(|release| {
@@ -419,14 +472,14 @@ fn a_container_hides_no_relay() {
 }
 
 #[test]
-fn a_relay_that_is_not_there_costs_a_notice_only() {
+fn a_relay_that_cannot_be_had_costs_a_notice_only() {
     on_each_spank_release(|release| {
         let plugstack =
-            "optional spank_sgpu_ckpt.so relay=/opt/sgpu/nothing signal=USR1@60 colour=red\n";
+            "optional spank_sgpu_ckpt.so relay=/etc/slurm/relay signal=USR1@60 colour=red\n";
         let cluster = start(
             builder(release)
                 .etc_slurm("plugstack.conf", plugstack)
-                .allow_log("sgpu_ckpt: the relay /opt/sgpu/nothing: No such file|sgpu_ckpt: plugstack.conf: .colour=red"),
+                .allow_log("sgpu_ckpt: the relay |sgpu_ckpt: plugstack.conf: .colour=red"),
         );
         let said = as_alice(&cluster, "srun", &["sh", "-c", "echo ran"])
             .ok()
@@ -441,6 +494,23 @@ fn a_relay_that_is_not_there_costs_a_notice_only() {
         let said = as_alice(&cluster, "srun", &asked).ok().unwrap();
         assert_eq!(said.stdout, "ran\n");
         assert_eq!(said.stderr.matches(notice).count(), 1, "{said}");
+        assert!(said.stderr.contains("No such file"), "{said}");
+        // No program, and one that is root's alone.
+        cluster.write_etc("relay", "no program\n").unwrap();
+        let said = as_alice(&cluster, "srun", &asked).ok().unwrap();
+        assert_eq!(said.stdout, "ran\n");
+        assert!(said.stderr.contains("it is no program"), "{said}");
+        cluster
+            .command("sh")
+            .args(["-c", "cd /etc/slurm && rm relay && cp /opt/sgpu/plugins/sgpu-sigrelay relay && chmod 700 relay"])
+            .user(User::Root)
+            .run()
+            .unwrap()
+            .ok()
+            .unwrap();
+        let said = as_alice(&cluster, "srun", &asked).ok().unwrap();
+        assert_eq!(said.stdout, "ran\n");
+        assert!(said.stderr.contains("cannot be executed"), "{said}");
         cluster.stop().unwrap();
     });
 }
@@ -475,6 +545,11 @@ fn wrong_values_are_refused_and_the_site_has_a_default() {
         assert_eq!(of(&[]), "USR2 77 0\n");
         assert_eq!(of(&["--checkpoint-signal=USR1"]), "USR1 60 0\n");
         assert_eq!(of(&["--checkpoint-signal=off"]), "\n");
+        // A batch script's are not its steps'.
+        let script = "env | grep -c ^SGPU_CKPT_\nsrun --checkpoint-signal=off env | grep -c ^SGPU_CKPT_ || true";
+        let id = job(&cluster, &["--checkpoint-signal=USR1,file"], script);
+        wait_state(&cluster, id, "COMPLETED");
+        assert_eq!(cluster.job_output(User::Alice, id).unwrap(), "3\n0\n");
         cluster.stop().unwrap();
     });
 }
@@ -486,6 +561,9 @@ squeue -h -j $SLURM_JOB_ID -o %k
 $mark mark; echo "code $?"
 sleep 2
 $mark mark --every 1 --quiet; echo "code $?"
+squeue -h -j $SLURM_JOB_ID -o %k
+sleep 2
+SQUEUE_STATES=PD SQUEUE_PARTITION=none $mark mark --every 1 --quiet; echo "code $?"
 squeue -h -j $SLURM_JOB_ID -o %k
 PATH=/nonexistent $mark mark 2>&1; echo "code $?"
 env -u SLURM_JOB_ID $mark mark 2>&1; echo "code $?"
@@ -516,7 +594,7 @@ fn a_mark_keeps_the_rest_of_the_comment() {
         wait_state(&cluster, id, "COMPLETED");
         let output = cluster.job_output(User::Alice, id).unwrap();
         let lines: Vec<&str> = output.lines().collect();
-        assert_eq!(lines.len(), 13, "{output}");
+        assert_eq!(lines.len(), 15, "{output}");
         assert!(lines[0].contains("checkpoint marked at"), "{output}");
         let (first, rest) = marked(lines[2]);
         assert_eq!(rest, format!("{comment} T"), "{output}");
@@ -524,13 +602,16 @@ fn a_mark_keeps_the_rest_of_the_comment() {
         let (second, rest) = marked(lines[6]);
         assert_eq!(rest, format!("{comment} T"), "{output}");
         assert!(second >= first + 2, "{output}");
-        assert!(lines[7].contains("squeue: No such file"), "{output}");
-        assert!(lines[9].contains("not in a job"), "{output}");
+        let (third, rest) = marked(lines[8]);
+        assert_eq!(rest, format!("{comment} T"), "{output}");
+        assert!(third >= second + 2, "{output}");
+        assert!(lines[9].contains("squeue: No such file"), "{output}");
+        assert!(lines[11].contains("not in a job"), "{output}");
         let codes: Vec<&str> = lines
             .iter()
             .filter_map(|line| line.strip_prefix("code "))
             .collect();
-        assert_eq!(codes, ["0", "0", "0", "4", "3", "0"], "{output}");
+        assert_eq!(codes, ["0", "0", "0", "0", "4", "3", "0"], "{output}");
         cluster.stop().unwrap();
     });
 }

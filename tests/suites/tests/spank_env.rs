@@ -133,6 +133,28 @@ fn ranks_and_addresses() {
         );
         assert!(!jax[&1].contains_key("RANK"));
 
+        // Which node has task 0 of an arbitrary distribution, no task can know.
+        let hosts = format!("{n2}\n{n1}\n");
+        std::fs::write(
+            cluster
+                .path(cluster.controller(), "/home/alice/hosts")
+                .unwrap(),
+            hosts,
+        )
+        .unwrap();
+        let env = [("SLURM_HOSTFILE", "/home/alice/hosts")];
+        let words = ["-n2", "-m", "arbitrary", "--dist-env"];
+        let said = srun_with(&cluster, &env, &words).ok().unwrap();
+        let found = tasks(&said.stdout);
+        assert_eq!(get(&found[&0], "on"), n2, "{said}");
+        found.values().for_each(has_nothing);
+        assert_eq!(said.stderr.matches("set MASTER_ADDR").count(), 1, "{said}");
+        let told = [env[0], ("MASTER_ADDR", n2)];
+        let said = srun_with(&cluster, &told, &words).ok().unwrap();
+        let found = tasks(&said.stdout);
+        assert_eq!(get(&found[&1], "RANK"), "1", "{said}");
+        assert_eq!(get(&found[&1], "MASTER_ADDR"), n2, "{said}");
+
         let elastic = srun(&cluster, &["-N2", "--dist-env=elastic"]);
         assert_eq!(get(&elastic[&1], "GROUP_RANK"), "1");
         assert_eq!(get(&elastic[&1], "ROLE_WORLD_SIZE"), "2");

@@ -1,6 +1,6 @@
 //! When `sgpu-ckpt mark` writes, and to which job.
 
-use super::comment;
+use slurm_text::comment;
 
 /// The job as `scontrol update` takes it, from the variables of its tasks. An array's task goes by array and
 /// index: by a job's number alone an update of the last task would go to the whole array.

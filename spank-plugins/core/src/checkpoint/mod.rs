@@ -4,14 +4,12 @@
 //! - [`orders`]: what the plugin tells the relay, `sgpu-sigrelay`;
 //! - [`relay`]: when the relay sends which signal;
 //! - [`target`]: which of a task's processes gets it;
-//! - [`comment`]: the mark of a written checkpoint in a job's Comment;
 //! - [`mark`]: when such a mark is written;
 //! - [`marks`]: how a mark gets out of a container;
 //! - [`cgroups`]: the control groups of a step, for a process of ours in it.
 
 pub mod arguments;
 pub mod cgroups;
-pub mod comment;
 pub mod mark;
 pub mod marks;
 pub mod orders;

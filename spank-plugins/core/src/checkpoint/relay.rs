@@ -32,6 +32,22 @@ pub struct Received {
     pub from_terminal: bool,
 }
 
+/// The search for somebody to be told.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Again {
+    /// When it is looked next.
+    next: u64,
+    /// How long after the last time that is: twice as long each time.
+    pause: u64,
+    /// When it is given up.
+    until: u64,
+}
+
+/// The longest pause between two looks at the machine's processes.
+const LONGEST_PAUSE_SECONDS: u64 = 30;
+/// A SIGTERM that long after another is not the second one of an end: the program lived on.
+const TERM_LAPSES_SECONDS: u64 = 3600;
+
 /// The relay's mind. Times are in seconds since 1970.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Relay {
@@ -42,14 +58,14 @@ pub struct Relay {
     alarm: Option<u64>,
     /// When the program was last told.
     told: Option<u64>,
-    /// Nobody was there to be told; looked for again until then.
-    again_until: Option<u64>,
+    /// Nobody was there to be told; looked for again.
+    again: Option<Again>,
     /// When the SIGTERM that is held back is passed on.
     held_until: Option<u64>,
     /// The clock has told the program: what comes when that is over is the end.
     struck: bool,
-    /// SIGTERM was there.
-    termed: bool,
+    /// When SIGTERM was last there for the first time.
+    termed: Option<u64>,
     /// A program may look at the flag file and know no signal.
     has_file: bool,
 }
@@ -69,18 +85,18 @@ impl Relay {
                 .and_then(|end| end.checked_sub(before))
                 .filter(|alarm| *alarm > now),
             told: None,
-            again_until: None,
+            again: None,
             held_until: None,
             struck: false,
-            termed: false,
+            termed: None,
             has_file: orders.file.is_some(),
         }
     }
 
-    /// When to look at the clock again; `None`: never.
+    /// When to do something by the clock again; `None`: never.
     #[must_use]
-    pub fn wake_at(&self, now: u64) -> Option<u64> {
-        let again = self.again_until.map(|_| now.saturating_add(1));
+    pub fn wake_at(&self) -> Option<u64> {
+        let again = self.again.map(|again| again.next);
         [self.alarm, self.held_until, again]
             .into_iter()
             .flatten()
@@ -99,9 +115,11 @@ impl Relay {
         if self.held_until.take_if(|until| *until <= now).is_some() {
             actions.push(Action::Pass(Signal::TERM));
         }
-        match self.again_until {
-            Some(until) if until <= now => self.again_until = None,
-            Some(_) if actions.is_empty() => actions.push(Action::Deliver(self.forward)),
+        match self.again {
+            Some(again) if again.until <= now => self.again = None,
+            Some(again) if again.next <= now && actions.is_empty() => {
+                actions.push(Action::Deliver(self.forward));
+            }
             _ => {}
         }
         actions
@@ -130,7 +148,12 @@ impl Relay {
     }
 
     fn terminate(&mut self, now: u64) -> Vec<Action> {
-        let again = std::mem::replace(&mut self.termed, true);
+        let again = self
+            .termed
+            .is_some_and(|termed| now.saturating_sub(termed) <= TERM_LAPSES_SECONDS);
+        if !again {
+            self.termed = Some(now);
+        }
         let lately = self.told_lately(now);
         let mut actions = Vec::new();
         if !again && !lately && !self.struck {
@@ -150,12 +173,21 @@ impl Relay {
     /// checkpoint waits no longer: there will be none, unless of a program that looks at the flag file.
     pub fn delivered(&mut self, somebody: bool, now: u64) -> Option<Action> {
         if somebody {
-            self.again_until = None;
+            self.again = None;
             return None;
         }
-        if self.again_until.is_none() {
-            self.again_until = Some(now.saturating_add(self.before));
-        }
+        let (pause, until) = match self.again {
+            None => (1, now.saturating_add(self.before)),
+            Some(again) => (
+                again.pause.saturating_mul(2).min(LONGEST_PAUSE_SECONDS),
+                again.until,
+            ),
+        };
+        self.again = Some(Again {
+            next: now.saturating_add(pause).min(until),
+            pause,
+            until,
+        });
         let has_file = self.has_file;
         let held = self.held_until.take_if(|_| !has_file);
         held.map(|_| Action::Pass(Signal::TERM))
@@ -201,12 +233,12 @@ mod tests {
     #[test]
     fn the_clock_tells_once() {
         let mut relay = relay("USR1@120", Some(5000));
-        assert_eq!(relay.wake_at(1000), Some(4880));
+        assert_eq!(relay.wake_at(), Some(4880));
         assert_eq!(relay.tick(4879), []);
         assert_eq!(relay.tick(4880), TELL);
         relay.delivered(true, 4880);
         assert_eq!(relay.tick(4881), []);
-        assert_eq!(relay.wake_at(4881), None);
+        assert_eq!(relay.wake_at(), None);
         // Slurm ends the job.
         assert_eq!(relay.receive(got(15), 5003), [Action::Pass(Signal::TERM)]);
     }
@@ -233,17 +265,17 @@ mod tests {
     #[test]
     fn a_preemption_tells_and_its_sigterm_waits() {
         let mut relay = relay("USR1@30", None);
-        assert_eq!(relay.wake_at(1000), None);
+        assert_eq!(relay.wake_at(), None);
         assert_eq!(
             relay.receive(got(18), 1999),
             [Action::Pass(Signal::of_number(18))]
         );
         assert_eq!(relay.receive(got(15), 2000), TELL);
         relay.delivered(true, 2000);
-        assert_eq!(relay.wake_at(2000), Some(2030));
+        assert_eq!(relay.wake_at(), Some(2030));
         assert_eq!(relay.tick(2029), []);
         assert_eq!(relay.tick(2030), [Action::Pass(Signal::TERM)]);
-        assert_eq!(relay.wake_at(2030), None);
+        assert_eq!(relay.wake_at(), None);
         assert_eq!(relay.receive(got(15), 2040), [Action::Pass(Signal::TERM)]);
     }
 
@@ -268,9 +300,9 @@ mod tests {
         assert_eq!(user.receive(got(10), 2000), TELL);
         user.delivered(true, 2000);
         assert_eq!(user.receive(got(15), 2010), []);
-        assert_eq!(user.wake_at(2010), Some(2030));
+        assert_eq!(user.wake_at(), Some(2030));
         assert_eq!(user.receive(got(15), 2011), [Action::Pass(Signal::TERM)]);
-        assert_eq!(user.wake_at(2011), None);
+        assert_eq!(user.wake_at(), None);
     }
 
     #[test]
@@ -302,13 +334,30 @@ mod tests {
         let mut relay = relay("USR1@30", None);
         assert_eq!(relay.receive(got(10), 2000), TELL);
         relay.delivered(false, 2000);
-        assert_eq!(relay.wake_at(2000), Some(2001));
-        assert_eq!(relay.tick(2001), [Action::Deliver(USR1)]);
-        relay.delivered(false, 2001);
-        assert_eq!(relay.tick(2029), [Action::Deliver(USR1)]);
-        relay.delivered(false, 2029);
+        // After 1, 2, 4, 8 seconds, and for as long as a checkpoint takes.
+        for (at, next) in [(2001, 2003), (2003, 2007), (2007, 2015), (2015, 2030)] {
+            assert_eq!(relay.wake_at(), Some(at));
+            assert_eq!(relay.tick(at - 1), []);
+            assert_eq!(relay.tick(at), [Action::Deliver(USR1)]);
+            relay.delivered(false, at);
+            assert_eq!(relay.wake_at(), Some(next));
+        }
         assert_eq!(relay.tick(2030), []);
-        assert_eq!(relay.wake_at(2030), None);
+        assert_eq!(relay.wake_at(), None);
+    }
+
+    #[test]
+    fn a_sigterm_long_after_another_tells_again() {
+        let mut relay = relay("USR1@30", None);
+        for start in [2000, 6000] {
+            assert_eq!(relay.receive(got(15), start), TELL);
+            relay.delivered(true, start);
+            assert_eq!(relay.tick(start + 30), [Action::Pass(Signal::TERM)]);
+            assert_eq!(
+                relay.receive(got(15), start + 3600),
+                [Action::Pass(Signal::TERM)]
+            );
+        }
     }
 
     #[test]
@@ -335,8 +384,8 @@ mod tests {
 
     #[test]
     fn too_little_time_is_no_alarm() {
-        assert_eq!(relay("USR1@120", Some(1120)).wake_at(1000), None);
-        assert_eq!(relay("USR1@120", Some(1121)).wake_at(1000), Some(1001));
-        assert_eq!(relay("USR1@120", Some(100)).wake_at(1000), None);
+        assert_eq!(relay("USR1@120", Some(1120)).wake_at(), None);
+        assert_eq!(relay("USR1@120", Some(1121)).wake_at(), Some(1001));
+        assert_eq!(relay("USR1@120", Some(100)).wake_at(), None);
     }
 }

@@ -32,6 +32,14 @@ fn host_of_rank_0(facts: &Facts<'_>) -> Result<String, String> {
             )
         });
     }
+    // The list is sorted, and the order of the host file is known to srun alone.
+    let is_arbitrary = facts.var("SLURM_DISTRIBUTION").as_deref() == Some("arbitrary");
+    if is_arbitrary && facts.var("SLURM_STEP_NUM_NODES").as_deref() != Some("1") {
+        return Err(format!(
+            "nothing is set: with --distribution=arbitrary no step is told which of {list} has task 0; set \
+             MASTER_ADDR to the first line of SLURM_HOSTFILE"
+        ));
+    }
     hostlist::first(&list)
         .map_err(|why| format!("nothing is set: SLURM_STEP_NODELIST={list}: {why}"))
 }
