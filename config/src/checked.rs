@@ -37,15 +37,33 @@ pub(crate) fn variables<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {
     let set = BTreeMap::<String, String>::deserialize(from)?;
-    match set
-        .keys()
-        .find(|name| name.is_empty() || name.contains(['=', '\0']))
-    {
+    match set.keys().find(|name| !is_a_name(name)) {
         Some(name) => Err(D::Error::custom(format!(
             "set: {name:?} is no name of a variable"
         ))),
         None => Ok(set),
     }
+}
+
+/// Whether shells could name a variable so.
+fn is_a_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    let first = bytes.next();
+    first.is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// What MASTER_ADDR is made of.
+pub(crate) fn master_addr<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let template = String::deserialize(from)?;
+    let rest = template.replace("{node}", "");
+    if template.is_empty() || rest.contains(['{', '}', '\0']) || rest.contains(char::is_whitespace)
+    {
+        return Err(D::Error::custom(format!(
+            "master_addr = {template:?}: it is a name or an address, in which {{node}} stands for the host of rank 0"
+        )));
+    }
+    Ok(Some(template))
 }
 
 /// A checkpoint signal, or `off`.
@@ -58,15 +76,25 @@ pub(crate) fn signal<'de, D: Deserializer<'de>>(
         .map_err(|why| D::Error::custom(format!("signal: {why}")))
 }
 
-/// The path of a file, from the root on.
+/// The path of the file of run times.
 pub(crate) fn history_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    path(from, "history_file").map(Some)
+}
+
+/// The path of the relay.
+pub(crate) fn relay<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    path(from, "relay").map(Some)
+}
+
+/// The path of a file, from the root on.
+fn path<'de, D: Deserializer<'de>>(from: D, key: &str) -> Result<String, D::Error> {
     let path = String::deserialize(from)?;
     if !path.starts_with('/') || path.contains('\0') {
         return Err(D::Error::custom(format!(
-            "history_file = {path:?}: it must begin with /"
+            "{key} = {path:?}: it must begin with /"
         )));
     }
-    Ok(Some(path))
+    Ok(path)
 }
 
 /// Readers of numbers, each with its key and its bounds.

@@ -133,7 +133,7 @@ pub fn text(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Reads the sections for a node. A file that is not there says nothing.
+/// Reads the sections for a node. Where the file usually is there may be none, which says nothing.
 ///
 /// # Errors
 /// The file cannot be read or says what cannot be.
@@ -143,7 +143,11 @@ pub fn read(path: &Path, node: &str) -> Result<Sections, ConfigError> {
             path: path.to_owned(),
             what,
         }),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Sections::default()),
+        Err(error)
+            if error.kind() == std::io::ErrorKind::NotFound && path == Path::new(DEFAULT_PATH) =>
+        {
+            Ok(Sections::default())
+        }
         Err(source) => Err(ConfigError::Io {
             path: path.to_owned(),
             source,
@@ -265,9 +269,9 @@ mod tests {
     }
 
     #[test]
-    fn no_file_says_nothing() {
-        let none = read(Path::new("/nonexistent/sgpu.toml"), "n1").unwrap();
-        assert_eq!(none, Sections::default());
+    fn a_file_that_is_named_must_be_there() {
+        let none = read(Path::new("/nonexistent/sgpu.toml"), "n1").unwrap_err();
+        assert!(none.to_string().contains("No such file"), "{none}");
         let folder = read(Path::new("/"), "n1").unwrap_err();
         assert!(folder.to_string().starts_with("/: "), "{folder}");
         let endless = read(Path::new("/dev/zero"), "n1").unwrap_err();

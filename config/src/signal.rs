@@ -39,10 +39,16 @@ impl Signal {
             .map(|(_, number)| Self(*number))
             .ok_or_else(|| {
                 let names: Vec<&str> = KNOWN.iter().map(|(name, _)| *name).collect();
-                format!(
-                    "{word:?} is none of the signals {}; seconds stand behind an @, as in USR1@120",
-                    names.join(", ")
-                )
+                let names = names.join(", ");
+                match name {
+                    "KILL" | "STOP" => {
+                        format!("{word:?} cannot be caught by any program: take one of {names}")
+                    }
+                    _ if number.is_some() => format!(
+                        "{word:?} is none of the signals {names}; seconds stand behind an @, as in USR1@120"
+                    ),
+                    _ => format!("{word:?} is none of the signals {names}"),
+                }
             })
     }
 

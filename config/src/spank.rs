@@ -147,6 +147,7 @@ pub struct Env {
     #[serde(deserialize_with = "checked::port_range")]
     pub port_range: Option<(u16, u16)>,
     /// MASTER_ADDR, with `{node}` for the step's first node: `{node}-ib`, say.
+    #[serde(deserialize_with = "checked::master_addr")]
     pub master_addr: Option<String>,
     /// Whether to set OMP_NUM_THREADS to the task's cores.
     pub omp_num_threads: Option<bool>,
@@ -190,6 +191,7 @@ pub struct Checkpoint {
     #[serde(deserialize_with = "checked::signal")]
     pub signal: Option<Option<Request>>,
     /// Where the program lies that waits for the signal beside the task.
+    #[serde(deserialize_with = "checked::relay")]
     pub relay: Option<String>,
     /// The shortest time between two marks of `sgpu-ckpt mark`, in seconds.
     pub mark_every_minimum: Option<u64>,

@@ -52,38 +52,48 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let mut told = 0_usize;
-    let mut tell = |path: &Path, faults: Result<Vec<String>, std::io::Error>, usual: &str| {
-        match faults {
-            Ok(faults) if faults.is_empty() => println!("{}: no mistake", path.display()),
-            Ok(faults) => {
-                for fault in &faults {
-                    eprintln!("{}: {fault}", path.display());
+    let mut tell =
+        |path: &Path, faults: Result<Vec<String>, std::io::Error>, usual: (&str, &str)| {
+            let (usual, without) = usual;
+            match faults {
+                Ok(faults) if faults.is_empty() => println!("{}: no mistake", path.display()),
+                Ok(faults) => {
+                    for fault in &faults {
+                        eprintln!("{}: {fault}", path.display());
+                    }
+                    told = told.saturating_add(faults.len());
                 }
-                told = told.saturating_add(faults.len());
+                // Neither file has to be there.
+                Err(error) if error.kind() == ErrorKind::NotFound && path == Path::new(usual) => {
+                    println!("{}: not there: {without}", path.display());
+                }
+                Err(error) => {
+                    eprintln!("{}: {error}", path.display());
+                    told = told.saturating_add(1);
+                }
             }
-            // Neither file has to be there.
-            Err(error) if error.kind() == ErrorKind::NotFound && path == Path::new(usual) => {
-                println!("{}: not there; the defaults count", path.display());
-            }
-            Err(error) => {
-                eprintln!("{}: {error}", path.display());
-                told = told.saturating_add(1);
-            }
-        }
-    };
+        };
     let mut configs = vec![cli.config];
     for (path, read) in plugstack::read(&cli.plugstack) {
         let faults = read.map(|found| {
             configs.extend(found.configs);
+            for note in &found.notes {
+                println!("{}: note: {note}", path.display());
+            }
             found.faults
         });
-        tell(&path, faults, plugstack::DEFAULT_PATH);
+        let without = "srun and slurmd load none of sgpu's plugins";
+        tell(&path, faults, (plugstack::DEFAULT_PATH, without));
     }
     configs.dedup();
     for path in &configs {
         let text = sgpu_config::text(path);
         let faults = text.map(|text| sgpu_config::faults(&text));
-        tell(path, faults, sgpu_config::DEFAULT_PATH);
+        tell(
+            path,
+            faults,
+            (sgpu_config::DEFAULT_PATH, "the defaults count"),
+        );
     }
     match told {
         0 => ExitCode::SUCCESS,

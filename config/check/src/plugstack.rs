@@ -7,6 +7,8 @@ use spank_core::{bind, checkpoint, env};
 
 /// Where the file is.
 pub(crate) const DEFAULT_PATH: &str = "/etc/slurm/plugstack.conf";
+/// What the names of sgpu's plugins begin with.
+const OURS: &str = "spank_sgpu_";
 /// As many files within files as anybody has.
 const DEEPEST: usize = 16;
 
@@ -15,6 +17,8 @@ const DEEPEST: usize = 16;
 pub(crate) struct Found {
     /// Its mistakes.
     pub(crate) faults: Vec<String>,
+    /// What is right, and worth a look.
+    pub(crate) notes: Vec<String>,
     /// The configuration files that it names.
     pub(crate) configs: Vec<PathBuf>,
     includes: Vec<String>,
@@ -49,23 +53,32 @@ fn add(path: &Path, files: &mut Vec<(PathBuf, io::Result<Found>)>, deeper: usize
 /// spank(7)).
 fn parse(text: &str) -> Found {
     let mut found = Found::default();
+    let mut seen: Vec<(String, usize)> = Vec::new();
     for (line, number) in text.split('\n').zip(1_usize..) {
         let said = line.split('#').next().unwrap_or_default();
         // As Slurm splits it: a carriage return is part of the last word.
         let mut words = said.split([' ', '\t']).filter(|word| !word.is_empty());
-        let (Some(kind), Some(path)) = (words.next(), words.next()) else {
-            continue;
+        let (kind, path) = match (words.next(), words.next()) {
+            (Some(kind), Some(path)) => (kind, path),
+            (Some(one), None) if one.contains(OURS) => {
+                let fault =
+                    format!("line {number}: \"required\" or \"optional\" is missing before {one}");
+                found.faults.push(fault);
+                continue;
+            }
+            _ => continue,
         };
         if kind == "include" {
             found.includes.push(path.to_owned());
             continue;
         }
-        let is_ours = path.contains("spank_sgpu_");
+        let is_ours = path.contains(OURS);
         if is_ours && kind != "required" && kind != "optional" {
             let fault = format!("line {number}: {kind:?} is none of required, optional, include");
             found.faults.push(fault);
         }
-        if is_ours && path.ends_with('\r') {
+        let is_cut = path.ends_with('\r');
+        if is_ours && is_cut {
             let fault = format!(
                 "line {number}: a carriage return stands at its end, which Slurm takes for part of the name"
             );
@@ -87,11 +100,32 @@ fn parse(text: &str) -> Found {
                 let read = checkpoint::arguments::Arguments::parse(&words);
                 (read.faults, read.config)
             }
+            _ if is_ours && !is_cut => {
+                let fault = format!(
+                    "line {number}: {} is none of sgpu's plugins: spank_sgpu_bind.so, spank_sgpu_env.so, \
+                     spank_sgpu_ckpt.so",
+                    path.display()
+                );
+                found.faults.push(fault);
+                continue;
+            }
             _ => continue,
         };
+        let name = name.unwrap_or_default();
+        match seen.iter().find(|(other, _)| other == name) {
+            Some((_, first)) => {
+                let fault =
+                    format!("line {number}: {name} is loaded a second time, first in line {first}");
+                found.faults.push(fault);
+            }
+            None => seen.push((name.to_owned(), number)),
+        }
         if path.is_absolute() && !path.exists() {
-            let fault = format!("line {number}: {} is not there", path.display());
-            found.faults.push(fault);
+            let note = format!(
+                "line {number}: {} is not there on this machine",
+                path.display()
+            );
+            found.notes.push(note);
         }
         let with_line = |fault| format!("line {number}: {fault}");
         found.faults.extend(faults.into_iter().map(with_line));
@@ -118,13 +152,16 @@ mod tests {
         let starts = [
             "line 3: profile: \"best\"",
             "line 3: port_range: \"5\"",
-            "line 6: /nonexistent/spank_sgpu_ckpt.so is not there",
             "line 6: signal: \"KILL\"",
         ];
         assert_eq!(found.faults.len(), starts.len(), "{:?}", found.faults);
         for (fault, start) in found.faults.iter().zip(starts) {
             assert!(fault.starts_with(start), "{fault}");
         }
+        assert_eq!(
+            found.notes,
+            ["line 6: /nonexistent/spank_sgpu_ckpt.so is not there on this machine"]
+        );
         assert_eq!(found.configs, [Path::new("/opt/a.toml")]);
         assert_eq!(found.includes, ["more/*.conf"]);
     }
@@ -132,14 +169,18 @@ mod tests {
     #[test]
     fn what_slurm_does_not_read_as_it_is_meant_is_told() {
         let found = parse(
-            "\u{feff}optional spank_sgpu_env.so\noptional spank_sgpu_env.so\r\n\
-             optional spank_sgpu_env.so profile=torch\r\nplugin spank_sgpu_env.so\n",
+            "\u{feff}optional spank_sgpu_env.so\noptional spank_sgpu_bind.so\r\n\
+             optional spank_sgpu_ckpt.so signal=USR1\r\nplugin spank_sgpu_bind.so\n\
+             /opt/spank_sgpu_env.so\noptional spank_sgpu_checkpoint.so\noptional spank_sgpu_env.so\n",
         );
         let words = [
             "line 1: \"\\u{feff}optional\"",
             "line 2: a carriage",
-            "line 3: profile: \"torch\\r\"",
+            "line 3: signal: ",
             "line 4: \"plugin\"",
+            "line 5: \"required\" or \"optional\" is missing before /opt/spank_sgpu_env.so",
+            "line 6: spank_sgpu_checkpoint.so is none of sgpu's plugins",
+            "line 7: spank_sgpu_env.so is loaded a second time, first in line 1",
         ];
         assert_eq!(found.faults.len(), words.len(), "{:?}", found.faults);
         for (fault, word) in found.faults.iter().zip(words) {

@@ -13,15 +13,15 @@ const MEMORY: usize = 1;
 static OPTIONS: Options<2> = Options::new([
     Spec {
         name: c"gpu-numa-bind",
-        value: Some(c"closest|node|socket|off|verbose"),
-        usage: c"run each task on the CPUs nearest to its GPUs",
+        value: Some(c"closest|node|socket|off[,verbose]"),
+        usage: c"run each task on the CPUs nearest to its GPUs; verbose tells them [without a value: the site's mode, or closest]",
         argument: Argument::Optional,
         check: |value| parse(value.unwrap_or_default()).map(|_: BindOption| ()),
     },
     Spec {
         name: c"gpu-numa-mem",
         value: Some(c"local|preferred|bind|off"),
-        usage: c"take each task's memory from the NUMA nodes of its GPUs",
+        usage: c"take each task's memory from the NUMA nodes of its GPUs, and run it there too",
         argument: Argument::Required,
         check: |value| parse(value.unwrap_or_default()).map(|_: MemoryPolicy| ()),
     },

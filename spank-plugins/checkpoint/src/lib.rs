@@ -32,8 +32,8 @@ use slurm_plugin::spank::{Argument, Context, Options, Spank, Spec, context};
 
 static OPTIONS: Options<1> = Options::new([Spec {
     name: c"checkpoint-signal",
-    value: Some(c"SIG[@sec][,forward=SIG][,file][,scope=leader|tree]"),
-    usage: c"signal that tells the program to write a checkpoint, `sec` seconds before the job ends and when \
+    value: Some(c"SIG[@sec][,forward=SIG2][,file][,scope=leader|tree]"),
+    usage: c"signal that tells the program to write a checkpoint, sec seconds [60] before the job ends and when \
              it is preempted; off: none",
     argument: Argument::Required,
     check: |value| request::parse(value.unwrap_or_default()).map(drop),

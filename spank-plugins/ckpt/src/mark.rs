@@ -22,11 +22,16 @@ Exit codes:
   4  squeue or scontrol is not here, and no process outside of the container answers")]
 pub(crate) struct Args {
     /// Leave a mark that is younger than this as it is, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = seconds)]
     every: u64,
     /// Print errors only
     #[arg(long, short)]
     quiet: bool,
+}
+
+fn seconds(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| "a whole number of seconds, such as 300".to_owned())
 }
 
 /// The least of `--every` where the site does not say: each mark takes locks in slurmctld.

@@ -34,10 +34,18 @@ impl Arguments {
                 let signal = request::parse(value).map_err(|why| format!("signal: {why}"))?;
                 self.checkpoint.signal = Some(signal);
             }
-            Some(("relay", path)) => self.checkpoint.relay = Some(path.into()),
+            Some(("relay", path)) if path.starts_with('/') => {
+                self.checkpoint.relay = Some(path.into());
+            }
+            Some(("relay", path)) => {
+                return Err(format!("relay: {path:?} does not begin with /"));
+            }
             Some(("config", path)) => self.config = Some(path.into()),
             Some(("container_marks", value @ ("yes" | "no"))) => {
                 self.checkpoint.container_marks = Some(value == "yes");
+            }
+            Some(("container_marks", value)) => {
+                return Err(format!("container_marks: {value:?} is neither yes nor no"));
             }
             _ => {
                 return Err(format!(

@@ -64,10 +64,13 @@ pub fn plan(facts: &Facts<'_>) -> Plan {
 fn fill(facts: &Facts<'_>, plan: &mut Plan) -> Result<(), Option<String>> {
     let asked = facts.options.profile.is_some();
     let Some(profile) = profiles::chosen(facts) else {
-        let idle = facts.options.port.is_some() || facts.options.force;
-        return Err((idle && !asked).then(|| {
-            "--dist-port and --dist-force do nothing in this step: they need --dist-env".to_owned()
-        }));
+        let idle = match (facts.options.port.is_some(), facts.options.force) {
+            (true, true) => "--dist-port and --dist-force do",
+            (true, false) => "--dist-port does",
+            (false, true) => "--dist-force does",
+            (false, false) => return Err(None),
+        };
+        return Err((!asked).then(|| format!("{idle} nothing in this step without --dist-env")));
     };
     if let Some(name) = ["SUBMITIT_EXECUTOR", "TORCHELASTIC_RUN_ID"]
         .into_iter()
