@@ -137,6 +137,8 @@ impl Cluster {
                 .map(|out| out.stdout)
                 .unwrap_or_default()
         };
+        // One that waits would start on what the others leave, and be killed in the middle of it.
+        let _ = self.run("scancel", ["--state=PENDING"]);
         let first = running();
         let jobs: Vec<_> = first
             .lines()
